@@ -312,6 +312,14 @@ def test_changes_are_kept_across_restarts_and_go_before_the_configuration(tmp_pa
     assert (later.apply(configured), later.enabled) == ({"a": [1], "d": [0], "c": [3]}, False)
     later.reset()
     assert (KeptChanges(path).apply(configured), later.enabled) == (configured, True)
+    unwritable = KeptChanges(str(tmp_path / "absent" / "beacons"))
+    with pytest.raises(UsageError, match="cannot be stored"):
+        unwritable.put("a", [1], persist=True)
+    with pytest.raises(UsageError, match="cannot be stored"):
+        unwritable.switch(enabled=False, persist=True)
+    assert (unwritable.apply(configured), unwritable.enabled) == (configured, True)
+    unwritable.reload()
+    assert (unwritable.apply(configured), unwritable.enabled) == (configured, True)
     Path(path).write_text("{")
     assert KeptChanges(path).apply(configured) == configured
 

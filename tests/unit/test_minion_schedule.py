@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 from zoneinfo import ZoneInfo
 
 import pytest
 
 from saltlite.errors import UsageError
+from saltlite.minion.timers.changes import KeptChanges
 from saltlite.minion.timers.cron import parse_cron, parse_when
+from saltlite.minion.timers.loop import FILE, TimerLoop
 from saltlite.minion.timers.schedule import (
     ENTRIES_MAX,
     MISSED_S,
@@ -21,6 +26,7 @@ from saltlite.minion.timers.schedule import (
     read_entry,
     read_time,
 )
+from saltlite.platform.daemon import ManualClock
 
 START = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)  # a Monday
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -224,6 +230,21 @@ def test_a_time_can_be_skipped_or_postponed(clock: Clock) -> None:
     assert clock.at("13:00") == []
     assert clock.at("15:00") == ["b", "(c)"]
     assert clock.next("b") == "2026-03-03T13:00:00"
+    assert (clock.schedule._skips["b"], clock.schedule._skips["c"]) == (set(), set())
+    clock.use()
+    assert clock.schedule._skips == {}
+
+
+def test_a_clock_that_is_put_back_does_not_stall_intervals(clock: Clock) -> None:
+    clock.use(a={"hours": 1}, b={"cron": "0 13 * * *"})
+    assert clock.at("2026-03-01T12:00") == []
+    assert (clock.next("a"), clock.next("b")) == ("2026-03-01T13:00:00", "2026-03-02T13:00:00")
+
+
+def test_a_date_that_no_clock_reaches_never_comes(clock: Clock) -> None:
+    far = "9999-12-31T23:59:59"
+    assert clock.use(a={"once": far}, b={"when": far}, c={"hours": 1, "until": far}) == {}
+    assert (clock.next("a"), clock.next("b"), clock.next("c")) == ("", "", "2026-03-02T13:00:00")
 
 
 def test_what_is_disabled_does_not_run(clock: Clock) -> None:
@@ -246,6 +267,18 @@ def test_a_local_time_that_comes_twice_runs_once_and_one_that_does_not_come_runs
     clock.now = datetime(2026, 3, 28, 23, 0, tzinfo=UTC).timestamp()
     clock.use(b={"cron": "30 2 * * *"})
     assert clock.schedule.next_of("b") == datetime(2026, 3, 29, 1, 30, tzinfo=UTC).timestamp()
+
+
+@pytest.mark.parametrize("change", [datetime(2026, 10, 25, 1, tzinfo=UTC), datetime(2026, 3, 29, 1, tzinfo=UTC)])
+def test_what_runs_in_each_hour_runs_through_when_clocks_change(change: datetime) -> None:
+    clock = Clock(BERLIN)
+    clock.now = change.timestamp() - 4200
+    clock.use(a={"cron": "*/10 * * * *", "jid_include": False})
+    found = [clock.now]
+    for _ in range(15):
+        found.append(clock.schedule.next_of("a"))
+        assert len(clock.schedule.due(found[-1])) == 1
+    assert [later - before for before, later in pairwise(found)] == [600] * 15
 
 
 @pytest.mark.parametrize(
@@ -287,3 +320,77 @@ def test_a_wrong_entry_does_not_stop_the_others_and_a_schedule_has_so_many(clock
     assert problems == {
         f"e{ENTRIES_MAX}": f"a schedule has at most {ENTRIES_MAX} entries, and e{ENTRIES_MAX} is beyond them"
     }
+
+
+# --- the loop
+
+
+class Loop:
+    """A timer loop without beacons, whose jobs do not end; `why` is why none begins."""
+
+    def __init__(self, folder: Path, pillar: dict[str, Any] | None = None, **schedule: Any) -> None:
+        timer = SimpleNamespace(cancel=lambda: None)
+        reactor = SimpleNamespace(call_later=lambda _seconds, _callback: timer)
+        beacons = SimpleNamespace(configure=lambda: None, next_time=lambda: NEVER)
+        clock = ManualClock(wall=START.timestamp())
+        self.why = ""
+        self.loop = TimerLoop(
+            cast("Any", reactor), clock, self._begin, cast("Any", beacons), str(folder), {"schedule": schedule}
+        )
+        if pillar is not None:
+            self.loop.pillar_is({"schedule": pillar})
+        self.loop.open()
+
+    def _begin(self, *_: Any, **__: Any) -> str:
+        if self.why:
+            raise UsageError(self.why)
+        return "20260302120000000000"
+
+    def ask(self, operation: str, **fields: Any) -> Any:
+        return self.loop.answer("schedule", operation, fields)
+
+
+HOURLY = {"function": "test.ping", "hours": 1}
+
+
+@pytest.mark.parametrize("pillar", [None, {"enabled": False}])
+def test_enabled_in_the_configuration_or_the_pillar_stops_everything_until_a_function_enables_it(
+    pillar: dict[str, Any] | None, tmp_path: Path
+) -> None:
+    loop = Loop(tmp_path, pillar, a=HOURLY, enabled=pillar is not None)
+    assert (loop.ask("list")["enabled"], loop.ask("next", name="a")) == (False, {"next": ""})
+    loop.ask("enable", enabled=True)
+    assert (loop.ask("list")["enabled"], bool(loop.ask("next", name="a")["next"])) == (True, True)
+
+
+def test_a_job_that_cannot_begin_is_named_to_who_runs_it(tmp_path: Path) -> None:
+    loop = Loop(tmp_path, a={**HOURLY, "run_on_start": False})
+    loop.why = "the disk is full"
+    with pytest.raises(UsageError, match="the job a does not run: the disk is full"):
+        loop.ask("run", name="a")
+    loop.why = ""
+    loop.ask("run", name="a")
+
+
+def test_a_change_that_is_not_used_or_not_stored_is_undone(tmp_path: Path) -> None:
+    loop = Loop(tmp_path, **{f"e{number}": HOURLY for number in range(ENTRIES_MAX)})
+    with pytest.raises(UsageError, match="at most 256 entries"):
+        loop.ask("set", name="a", job=HOURLY)
+    assert KeptChanges(str(tmp_path / FILE)).entries == {}
+    unwritable = Loop(tmp_path / "absent")
+    with pytest.raises(UsageError, match="cannot be stored"):
+        unwritable.ask("set", name="a", job=HOURLY)
+    assert unwritable.ask("list")["jobs"] == {}
+
+
+def test_the_times_for_catch_up_are_kept_from_the_first_sight_and_until_a_pillar_lacks_the_entry(
+    tmp_path: Path,
+) -> None:
+    changes = KeptChanges(str(tmp_path / FILE))
+    changes.more["last"] = {"of_pillar": 1.0}
+    changes.write()
+    loop = Loop(tmp_path, a={"function": "test.ping", "cron": "0 2 * * *", "catch_up": True})
+    kept = KeptChanges(str(tmp_path / FILE)).more["last"]
+    assert kept == {"of_pillar": 1.0, "a": START.timestamp()}
+    loop.loop.pillar_is({})
+    assert set(loop.loop._schedule.last) == {"a"}

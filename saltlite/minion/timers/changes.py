@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from saltlite.errors import UsageError
@@ -22,11 +22,18 @@ class KeptChanges:
         self._path = path
         found = self._read()
         self._saved: dict[str, Any] = found.get("changes", {})
-        self._saved_enabled: bool = found.get("enabled", True)
+        self._saved_switch: bool | None = found.get("enabled")
         self.more: dict[str, Any] = found.get("more", {})
         self.entries: dict[str, Any] = {}
-        self.enabled = True
+        self.configured = True
+        """Whether the configuration enables everything; a function's switch goes first."""
+        self._switch: bool | None = None
         self.reload()
+
+    @property
+    def enabled(self) -> bool:
+        """Whether everything is enabled."""
+        return self.configured if self._switch is None else self._switch
 
     def apply(self, configured: Mapping[str, Any]) -> dict[str, Any]:
         """The entries of the configuration with the changes."""
@@ -35,36 +42,40 @@ class KeptChanges:
 
     def put(self, name: str, entry: Any, *, persist: bool) -> None:
         """Change an entry, or delete it by None. Raises UsageError when the disk does not take it."""
-        self.entries[name] = entry
-        if persist:
-            self._saved[name] = entry
-            self.write()
+        with self._undone_by_failure():
+            self.entries[name] = entry
+            if persist:
+                self._saved[name] = entry
+                self.write()
 
     def switch(self, *, enabled: bool, persist: bool) -> None:
         """Enable or disable everything. Raises UsageError when the disk does not take it."""
-        self.enabled = enabled
-        if persist:
-            self._saved_enabled = enabled
-            self.write()
+        with self._undone_by_failure():
+            self._switch = enabled
+            if persist:
+                self._saved_switch = enabled
+                self.write()
 
     def save(self) -> None:
         """Keep all changes. Raises UsageError when the disk does not take them."""
-        self._saved, self._saved_enabled = dict(self.entries), self.enabled
-        self.write()
+        with self._undone_by_failure():
+            self._saved, self._saved_switch = dict(self.entries), self._switch
+            self.write()
 
     def reload(self) -> None:
         """Drop changes that were not kept."""
-        self.entries, self.enabled = dict(self._saved), self._saved_enabled
+        self.entries, self._switch = dict(self._saved), self._saved_switch
 
     def reset(self) -> None:
         """Drop all changes. Raises UsageError when the disk does not take it."""
-        self._saved, self._saved_enabled = {}, True
-        self.reload()
-        self.write()
+        with self._undone_by_failure():
+            self._saved, self._saved_switch = {}, None
+            self.reload()
+            self.write()
 
     def write(self) -> None:
         """Write the file. Raises UsageError when the disk does not take it."""
-        content = {"changes": self._saved, "enabled": self._saved_enabled, "more": self.more}
+        content = {"changes": self._saved, "enabled": self._saved_switch, "more": self.more}
         fresh = f"{self._path}.new"
         try:
             with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
@@ -76,6 +87,15 @@ class KeptChanges:
             with suppress(OSError):
                 os.unlink(fresh)
             raise UsageError(f"the change cannot be stored in {self._path}: {error.strerror}") from error
+
+    @contextmanager
+    def _undone_by_failure(self) -> Iterator[None]:
+        before = dict(self.entries), self._switch, dict(self._saved), self._saved_switch
+        try:
+            yield
+        except Exception:
+            self.entries, self._switch, self._saved, self._saved_switch = before
+            raise
 
     def _read(self) -> dict[str, Any]:
         try:

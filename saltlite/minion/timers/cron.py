@@ -44,6 +44,11 @@ class Cron:
     either_day: bool
     """Both days are restricted, so one of them is enough."""
 
+    @property
+    def each_hour(self) -> bool:
+        """Whether it runs in all hours of its days."""
+        return len(self.hours) == 24
+
     def after(self, moment: datetime) -> Iterator[datetime]:
         """The times behind `moment`, in order; none if no such date exists."""
         for number in range(DAYS_MAX):

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from saltlite.errors import UsageError
 from saltlite.minion.timers.beacons import Beacons
 from saltlite.minion.timers.changes import KeptChanges
-from saltlite.minion.timers.schedule import NEVER, DueRun, Schedule, SkippedRun, read_entry, read_time
+from saltlite.minion.timers.schedule import NEVER, DueRun, Schedule, ScheduleEntry, SkippedRun, read_entry, read_time
 from saltlite.model.clock import Clock
 from saltlite.platform.reactor import Reactor, Timer
 from saltlite.wire.framing import IpcMessage
@@ -58,6 +58,7 @@ class TimerLoop:
         beacons.changed = self._arm
         self._opts = opts
         self._pillar: Mapping[str, Any] = {}
+        self._has_pillar = False
         self._changes = KeptChanges(os.path.join(data_dir, FILE))
         self._schedule = Schedule(clock.uniform, last=self._changes.more.get("last"))
         self._running: dict[str, str] = {}
@@ -75,6 +76,7 @@ class TimerLoop:
     def pillar_is(self, pillar: Mapping[str, Any]) -> None:
         """Use this pillar from now on."""
         self._pillar = pillar
+        self._has_pillar = True
         self._configure()
 
     def ended(self, jid: str) -> None:
@@ -83,15 +85,21 @@ class TimerLoop:
         if name is not None:
             self._schedule.ended(name)
 
-    def _configure(self, *, starting: bool = False) -> None:
+    def _configure(self, *, starting: bool = False) -> dict[str, str]:
+        """Use what is wanted now. Returns name -> sentence for wrong entries."""
         if not self._open:
-            return
+            return {}
+        wanted = self._wanted()
         self._schedule.enabled = self._changes.enabled
-        problems = self._schedule.replace(self._wanted(), self._clock.wall(), starting=starting)
+        problems = self._schedule.replace(wanted, self._clock.wall(), starting=starting, whole=self._has_pillar)
         for sentence in problems.values():
             log.error("an entry of the schedule is not used: %s", sentence)
+        kept = self._changes.more.get("last", {})
+        if any(entry.catch_up and name not in kept for name, entry in self._schedule.entries().items()):
+            self._keep_last()
         self._beacons.configure()
         self._arm()
+        return problems
 
     def _wanted(self) -> dict[str, Any]:
         wanted: dict[str, Any] = {}
@@ -100,8 +108,9 @@ class TimerLoop:
             if not isinstance(jobs, Mapping):
                 log.error("the schedule of the pillar is not used: it is a map from names to entries")
                 continue
-            # Salt's switch of the whole schedule stands among the entries.
-            wanted |= {str(name): about for name, about in jobs.items() if name != "enabled"}
+            wanted |= {str(name): about for name, about in jobs.items()}
+        # Salt's switch of the whole schedule stands among the entries.
+        self._changes.configured = bool(wanted.pop("enabled", True))
         wanted.update(self._mine())
         return self._changes.apply(wanted)
 
@@ -135,21 +144,26 @@ class TimerLoop:
             if isinstance(one, SkippedRun):
                 log.warning("schedule %s does not run: %s", one.name, one.why)
                 continue
-            entry = one.entry
             try:
-                jid = self._begin(
-                    entry.call, origin=f"schedule {entry.name}", metadata=entry.metadata, report=entry.return_job
-                )
+                self._start(one.entry)
             except UsageError as error:
-                log.error("schedule %s does not run: %s", entry.name, error)  # noqa: TRY400 - a sentence
-                self._schedule.ended(entry.name)
-                continue
-            self._running[jid] = entry.name
-            if entry.catch_up:
-                self._keep_last()
+                log.error("schedule %s does not run: %s", one.entry.name, error)  # noqa: TRY400 - a sentence
+
+    def _start(self, entry: ScheduleEntry) -> None:
+        """Begin a job of the entry. Raises UsageError."""
+        try:
+            jid = self._begin(
+                entry.call, origin=f"schedule {entry.name}", metadata=entry.metadata, report=entry.return_job
+            )
+        except UsageError:
+            self._schedule.ended(entry.name)
+            raise
+        self._running[jid] = entry.name
+        if entry.catch_up:
+            self._keep_last()
 
     def _keep_last(self) -> None:
-        self._changes.more["last"] = self._schedule.last
+        self._changes.more["last"] = dict(self._schedule.last)
         try:
             self._changes.write()
         except UsageError as error:
@@ -202,10 +216,13 @@ class TimerLoop:
     def _run_now(self, name: str) -> IpcMessage:
         self._known(name)
         found = self._schedule.run_now(name, self._clock.wall())
-        self._carry_out(found)
         if not found or isinstance(found[0], SkippedRun):
             why = found[0].why if found and isinstance(found[0], SkippedRun) else "jobs of it still run"
             raise UsageError(f"the job {name} does not run: {why}")
+        try:
+            self._start(found[0].entry)
+        except UsageError as error:
+            raise UsageError(f"the job {name} does not run: {error}") from error
         return {}
 
     def _save(self) -> IpcMessage:
@@ -237,5 +254,20 @@ class TimerLoop:
             raise UsageError(f"Job {str(name)[:80]} does not exist.")
 
     def _change(self, name: str, job: dict[str, Any] | None, *, persist: bool) -> None:
-        self._changes.put(name, job, persist=persist)
+        """Change an entry, and keep the change only after it is in use. Raises UsageError."""
+        before = dict(self._changes.entries)
+        try:
+            self._changes.put(name, job, persist=False)
+            problem = self._configure().get(name, "")
+            if not problem:
+                self._changes.put(name, job, persist=persist)
+        except Exception:
+            self._go_back(before)
+            raise
+        if problem:
+            self._go_back(before)
+            raise UsageError(problem)
+
+    def _go_back(self, before: dict[str, Any]) -> None:
+        self._changes.entries = before
         self._configure()

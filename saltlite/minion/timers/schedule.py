@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
-from datetime import datetime, time, tzinfo
+from datetime import datetime, time, timedelta, tzinfo
 from typing import Any
 
 from saltlite.errors import UsageError
@@ -31,6 +31,10 @@ MISSED_S = 60.0
 WHENS_MAX = 100
 """Times in one `when`."""
 NEVER = float("inf")
+FAR_YEAR = 9000
+"""A time from this year on never comes: the clocks of machines do not count far beyond it."""
+_REPEATED = timedelta(hours=1)
+"""What comes twice when clocks are put back."""
 
 _UNITS = {"seconds": 1, "minutes": 60, "hours": 3600, "days": 86_400}
 _FIELDS = frozenset(
@@ -258,10 +262,13 @@ class Schedule:
         self._skips: dict[str, set[datetime]] = {}
         self._extra: dict[str, set[datetime]] = {}
 
-    def replace(self, written: Mapping[str, Any], now: float, *, starting: bool = False) -> dict[str, str]:
+    def replace(
+        self, written: Mapping[str, Any], now: float, *, starting: bool = False, whole: bool = True
+    ) -> dict[str, str]:
         """Use these entries; unchanged ones keep their next time. Returns name -> sentence for those that are wrong.
 
-        `starting`: the minion has just started, which is when `run_on_start` counts.
+        `starting`: the minion has just started, which is when `run_on_start` counts. Without `whole`, further entries
+        may follow, and `last` keeps their times.
         """
         problems: dict[str, str] = {}
         states: dict[str, _State] = {}
@@ -281,7 +288,11 @@ class Schedule:
             states[name] = state = _State(entry, running=known.running if known is not None else 0)
             self._plan_first(state, now, starting=starting)
         self._states = states
-        self.last = {name: at for name, at in self.last.items() if name in states}
+        if whole:
+            kept: tuple[dict[str, Any], ...] = (self.last, self._skips, self._extra)
+            for by_name in kept:
+                for name in by_name.keys() - states.keys():
+                    del by_name[name]
         return problems
 
     def entries(self) -> dict[str, ScheduleEntry]:
@@ -305,6 +316,7 @@ class Schedule:
         """What runs now, and what does not although its time has come."""
         found: list[DueRun | SkippedRun] = []
         for state in self._states.values() if self.enabled else ():
+            self._plan_after_setback(state, now)
             if not state.entry.enabled or state.next_at > now:
                 continue
             late_s, entry = now - state.next_at, state.entry
@@ -355,6 +367,9 @@ class Schedule:
 
     def _plan_first(self, state: _State, now: float, *, starting: bool) -> None:
         entry, last = state.entry, self.last.get(state.entry.name)
+        if entry.catch_up and last is None:
+            # A time that is missed before the first run is made up for, too.
+            self.last[entry.name] = now
         if starting and entry.run_on_start:
             state.nominal = now
         elif entry.catch_up and last is not None and last <= now:
@@ -366,12 +381,19 @@ class Schedule:
             return
         state.next_at = state.nominal + self._splay(entry)
 
+    def _plan_after_setback(self, state: _State, now: float) -> None:
+        """Count an interval anew when the clock was put back, as it would be longer by that."""
+        interval_s = state.entry.interval_s
+        if interval_s and state.nominal > now + interval_s and not self._skips.get(state.entry.name):
+            self._plan(state, now)
+
     def _plan(self, state: _State, now: float) -> None:
         """Set the next time behind `now`."""
         entry = state.entry
         skips, extra = self._skips.get(entry.name, set()), self._extra.get(entry.name, set())
         moment = self._local(now)
-        extra.difference_update([one for one in extra if one <= moment])
+        for moments in (skips, extra):
+            moments.difference_update([one for one in moments if one <= moment])
         candidates = [self._wall(one) for one in extra]
         if entry.interval_s:
             # Counted from the last time, so that splay and a slow start do not add up.
@@ -381,19 +403,24 @@ class Schedule:
             while self._local(nominal).replace(microsecond=0) in skips:
                 nominal += entry.interval_s
             candidates.append(nominal)
-        candidates += [at for one in entry.times if (at := self._first(one.after(moment), skips, now)) is not None]
+        for one in entry.times:
+            candidates.append(self._first(one.after(moment), skips, now))
+            if isinstance(one, Cron) and one.each_hour:
+                again = (at.replace(fold=1) for at in one.after(moment - _REPEATED))
+                candidates.append(self._first(again, skips, now))
         if entry.once is not None and entry.once > moment and entry.once not in skips:
             candidates.append(self._wall(entry.once))
         state.nominal = min(candidates, default=NEVER)
         state.next_at = state.nominal + self._splay(entry)
 
-    def _first(self, moments: Iterator[datetime], skips: set[datetime], now: float) -> float | None:
-        # When clocks are put back a local time comes twice; the one that has passed does not count.
+    def _first(self, moments: Iterator[datetime], skips: set[datetime], now: float) -> float:
+        # When clocks are put back a local time comes twice: the second, which has `fold`, counts only for what runs in
+        # each hour. A second one that does not exist is read as an earlier time.
         for moment in moments:
             at = self._wall(moment)
-            if moment not in skips and at > now:
+            if moment not in skips and at > now and (not moment.fold or self._local(at) == moment):
                 return at
-        return None
+        return NEVER
 
     def _splay(self, entry: ScheduleEntry) -> float:
         low, high = entry.splay
@@ -403,7 +430,7 @@ class Schedule:
         return datetime.fromtimestamp(at, self._tz).replace(tzinfo=None)
 
     def _wall(self, moment: datetime) -> float:
-        return moment.replace(tzinfo=self._tz).timestamp()
+        return NEVER if moment.year >= FAR_YEAR else moment.replace(tzinfo=self._tz).timestamp()
 
     def shown(self, at: float) -> str:
         """A time in the form of `show_next_fire_time`."""
