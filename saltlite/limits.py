@@ -133,31 +133,50 @@ class RateLimiter:
 
 
 class HeldContents:
-    """Contents that are fetched in pieces, one for each key: at most `memory` bytes, or one content if it is larger.
-    The oldest is dropped first, and whoever fetched it starts again."""
+    """Contents that their owners fetch in pieces: at most `memory` bytes, or one content if it is larger, `per_owner`
+    contents of one owner, and only those that were used in the last `idle_s` seconds. What was not used for longest is
+    dropped first, and whoever fetched it starts again."""
 
-    def __init__(self, memory: int) -> None:
+    def __init__(self, memory: int, per_owner: int = 1, idle_s: float = float("inf")) -> None:
         self._memory = memory
-        self._contents: OrderedDict[Hashable, tuple[bytes, bytes]] = OrderedDict()
+        self._per_owner = per_owner
+        self._idle_s = idle_s
+        self._contents: OrderedDict[tuple[Hashable, bytes], tuple[bytes, float]] = OrderedDict()
+        """(owner, digest) -> the content, and when it was used last."""
         self._held = 0
 
-    def put(self, key: Hashable, digest: bytes, content: bytes) -> None:
-        """Hold a content in place of the earlier one of this key."""
-        self.drop(key)
-        self._contents[key] = digest, content
+    def put(self, owner: Hashable, digest: bytes, content: bytes, now: float = 0.0) -> None:
+        """Hold another content of this owner."""
+        self.drop(owner, digest)
+        own = [key for key in self._contents if key[0] == owner]
+        for key in own[: len(own) + 1 - self._per_owner]:
+            self.drop(*key)
+        self._contents[owner, digest] = content, now
         self._held += len(content)
         while self._held > self._memory and len(self._contents) > 1:
-            self.drop(next(iter(self._contents)))
+            self.drop(*next(iter(self._contents)))
 
-    def get(self, key: Hashable, digest: bytes) -> bytes | None:
-        """The content of this key if it has that digest; None if it was dropped."""
-        known, content = self._contents.get(key, (b"", b""))
-        return content if known == digest else None
+    def get(self, owner: Hashable, digest: bytes, now: float = 0.0) -> bytes | None:
+        """The content of this owner with that digest; None if it was dropped."""
+        if (owner, digest) not in self._contents:
+            return None
+        content, _at = self._contents[owner, digest]
+        self._contents[owner, digest] = content, now
+        self._contents.move_to_end((owner, digest))
+        return content
 
-    def drop(self, key: Hashable) -> None:
-        """Remove the content of this key, if it is there."""
-        _digest, content = self._contents.pop(key, (b"", b""))
+    def drop(self, owner: Hashable, digest: bytes) -> None:
+        """Remove the content, if it is there."""
+        content, _at = self._contents.pop((owner, digest), (b"", 0.0))
         self._held -= len(content)
+
+    def drop_idle(self, now: float) -> None:
+        """Remove the contents that were not used for `idle_s`."""
+        while self._contents:
+            key, (_content, at) = next(iter(self._contents.items()))
+            if now - at < self._idle_s:
+                return
+            self.drop(*key)
 
 
 @dataclass(frozen=True, slots=True)

@@ -245,9 +245,9 @@ class Pillars:
         """The pillar with that digest that this minion fetches; None if it was dropped."""
         return self._under_way.get(minion, sha256)
 
-    def forget(self, minion: MinionId) -> None:
+    def forget(self, minion: MinionId, sha256: bytes) -> None:
         """The minion has its complete pillar."""
-        self._under_way.drop(minion)
+        self._under_way.drop(minion, sha256)
 
 
 MEMORY: Final = 256 * 1024 * 1024

@@ -158,13 +158,14 @@ def test_a_long_entry_is_shortened(tmp_path: Path) -> None:
 def test_the_same_refusal_again_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
     written = AuditTrail(str(tmp_path), CHAIN, ROOM, clock.wall)
-    for _ in range(20):
-        written.refused("eve", "publish", "not allowed", {"fun": "cmd.run"})
-    written.refused("eve", "publish", "another reason", {})
+    for number in range(20):
+        written.refused("eve", "publish", f"not allowed {number}", {"fun": f"cmd.run{number}"})
+    written.refused("eve", "login", "wrong password", {})
+    written.refused("ada", "publish", "not allowed", {})
     clock.now += audit.REPEAT_S
-    written.refused("eve", "publish", "not allowed", {"fun": "cmd.run"})
+    written.refused("eve", "publish", "not allowed at last", {"fun": "cmd.run"})
     assert [(entry["refused"], entry.get("again")) for entry in entries(tmp_path)] == [
-        ("not allowed", None), ("another reason", None), ("not allowed", 19),
+        ("not allowed 0", None), ("wrong password", None), ("not allowed", None), ("not allowed at last", 19),
     ]  # fmt: skip
 
 

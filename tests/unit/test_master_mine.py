@@ -9,10 +9,12 @@ import pytest
 
 from saltlite.auth.acl import Granted, Principal, read_rules
 from saltlite.errors import CommandExecutionError, RefusedError
+from saltlite.master.handlers import mine
 from saltlite.master.handlers.documents import answer
 from saltlite.master.handlers.mine import FUNCTIONS_MAX, NAME_MAX
 from saltlite.master.handlers.operator_verbs import handle_request
 from saltlite.master.handlers.registration import forget
+from saltlite.master.processes import context
 from saltlite.master.processes.fleet import Mines
 from saltlite.minion.jobs.rpc_client import MasterRequests
 from saltlite.model.ids import MinionId
@@ -21,6 +23,7 @@ from saltlite.plugins.modules import mine as module
 from saltlite.salt.utils import args as salt_args
 from saltlite.salt.utils import mine as salt_mine
 from saltlite.targeting.banks import MINE, MINE_MAX, MINE_TIMES
+from saltlite.targeting.fleet import Budget
 from saltlite.wire.messages import Message
 from tests.support.master import ROOT, Office
 
@@ -154,6 +157,22 @@ def test_only_the_minions_that_a_value_allows_read_it_and_a_wrong_target_allows_
     assert site.get("db1") == {"web1": 1}
     with pytest.raises(CommandExecutionError, match="no target type"):
         web1.call("send", "ip", allow_tgt="*", allow_tgt_type="nonsense")
+
+
+def test_a_value_whose_target_is_costly_hides_no_value_of_another(
+    site: Site, web1: Minion, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    costly = " or ".join(f"E@w.*{number}" for number in range(100))
+    monkeypatch.setattr(mine, "ALLOWED_STEPS", 2_000)
+    web2 = Minion(site, "web2", monkeypatch)
+    for minion, target in ((web1, costly), (web2, "db* or web*")):
+        minion.values["ip"] = 1
+        minion.call("send", "ip", allow_tgt=target, allow_tgt_type="compound")
+    assert site.get("db1") == {"web2": 1}
+    # The steps of all owners together count for the reader, who is told when they are too many.
+    monkeypatch.setattr(context, "Budget", lambda: Budget(1_000))
+    with pytest.raises(CommandExecutionError, match="too long to look up"):
+        site.get("db1")
 
 
 def test_a_minion_deletes_its_own_values_only(site: Site, web1: Minion, monkeypatch: pytest.MonkeyPatch) -> None:

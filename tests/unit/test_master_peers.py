@@ -13,10 +13,11 @@ from saltlite.errors import CommandExecutionError, SaltInvocationError, UsageErr
 from saltlite.limits import HeldContents
 from saltlite.master.handlers import peers
 from saltlite.master.handlers.documents import answer
-from saltlite.master.processes.context import PEER_JOB_EVERY_S, PEER_JOBS_AT_ONCE
+from saltlite.master.processes.context import ANSWER_IDLE_S, ANSWERS_OF_A_MINION, PEER_JOB_EVERY_S, PEER_JOBS_AT_ONCE
 from saltlite.minion.jobs.rpc_client import MasterRequests
 from saltlite.model.ids import MinionId, RequestId
 from saltlite.model.job import Return, TargetState
+from saltlite.model.keys import KeyState
 from saltlite.wire.codec import encode_document
 from saltlite.wire.limits import CHUNK
 from saltlite.wire.messages import Message
@@ -187,6 +188,32 @@ def _return(site: Site, jid: str, body: bytes) -> Any:
     return type(made)(made.fingerprint, type(value)(value.jid, value.id, value.state, 0, body, NOW, 1))
 
 
+def test_a_key_that_is_revoked_gets_no_answer_and_no_further_piece_of_one(site: Site) -> None:
+    found = site.publish("web1")
+    site.add_keys("web1", state=KeyState.REVOKED)
+    with pytest.raises(CommandExecutionError, match="not accepted any more"):
+        site.client("web1").ask("publish_returns", {"jid": found["jid"], "after": 0})
+    site.master.answers.put("web1", b"h" * 32, b"x" * 2 * CHUNK)
+    piece = {"t": "ask", "n": 1, "what": "publish_returns", "data": b"", "sha256": b"h" * 32, "offset": CHUNK}
+    assert site.asked("web1", {**piece, "nonce": b""})["state"] == "refused"
+
+
+def test_an_id_that_has_no_key_gets_no_answer(site: Site) -> None:
+    with pytest.raises(CommandExecutionError, match="not accepted any more"):
+        site.publish("web7")
+
+
+def test_an_answer_that_is_not_fetched_on_is_dropped(site: Site) -> None:
+    site.master.answers.put("web1", b"h" * 32, b"x" * 3 * CHUNK, site.clock.monotonic())
+    piece = {"t": "ask", "n": 1, "what": "publish_returns", "data": b"", "sha256": b"h" * 32, "offset": CHUNK}
+    site.clock.advance(ANSWER_IDLE_S - 1)
+    assert site.asked("web1", {**piece, "nonce": b""})["state"] == "ok"
+    site.clock.advance(ANSWER_IDLE_S - 1)
+    assert site.asked("web1", {**piece, "nonce": b""})["state"] == "ok"
+    site.clock.advance(ANSWER_IDLE_S)
+    assert site.asked("web1", {**piece, "nonce": b""})["state"] == "absent"
+
+
 def test_a_request_that_is_too_large_is_not_sent(site: Site) -> None:
     with pytest.raises(SaltInvocationError, match="at most 64 KiB"):
         site.publish("web1", args=["x" * CHUNK])
@@ -205,3 +232,12 @@ def test_contents_that_are_fetched_have_bounded_memory_and_one_may_be_larger() -
     assert (held.get("a", b"1"), held.get("b", b"2")) == (None, b"x" * 6)
     held.put("c", b"3", b"x" * 20)
     assert (held.get("b", b"2"), held.get("c", b"3"), held.get("c", b"4")) == (None, b"x" * 20, None)
+
+
+def test_one_owner_has_so_many_contents_and_loses_the_oldest_of_his_own() -> None:
+    held = HeldContents(100, ANSWERS_OF_A_MINION)
+    held.put("b", b"0", b"x")
+    for number in range(ANSWERS_OF_A_MINION + 1):
+        held.put("a", bytes([number]), b"x")
+    assert [held.get("a", bytes([number])) for number in range(3)] == [None, b"x", b"x"]
+    assert held.get("b", b"0") == b"x"

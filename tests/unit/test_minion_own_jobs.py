@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from saltlite.errors import UsageError
+from saltlite.master.handlers import peers
 from saltlite.master.handlers.documents import answer
 from saltlite.master.processes.context import OWN_JOB_EVERY_S, OWN_JOBS_AT_ONCE
 from saltlite.minion.jobs import own_jobs
@@ -242,6 +243,23 @@ def test_what_is_no_job_is_refused_and_a_minion_begins_so_many() -> None:
     site.add_keys("web1", state=KeyState.REVOKED)
     site.clock.advance(1000)
     assert site.own_job(jid=jid_at(1))[0] == "refused"
+
+
+def test_a_minion_that_returns_nothing_has_so_many_open_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peers, "JOBS_QUEUED_PER_MINION", 2)
+    site = Site("web1", "web2")
+    jids = [jid_at(int(NOW * 1e6) + number) for number in range(3)]
+    assert [site.own_job(jid=jid)[0] for jid in jids] == ["ok", "ok", "busy"]
+    assert site.own_job(jid=jids[0])[0] == "ok"
+    assert site.own_job("web2", jid=jids[2])[0] == "ok"
+
+
+def test_the_origin_of_such_a_job_is_that_of_no_other_kind() -> None:
+    site = Site("web1")
+    state, jid = site.own_job(origin=peers.ORIGIN)
+    stored = site.store.job(jid)
+    assert stored is not None
+    assert (state, stored.origin) == ("ok", f"schedule {peers.ORIGIN}")
 
 
 def test_the_request_of_one_minion_does_not_name_the_job_of_another() -> None:

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from saltlite.errors import ProtocolError, SaltliteError, StoreError
+from saltlite.errors import ProtocolError, RefusedError, SaltliteError, StoreError
 from saltlite.master.handlers import mine, peers
 from saltlite.master.processes.context import Master
 from saltlite.model.ids import MinionId
@@ -41,16 +41,20 @@ HANDLERS: Mapping[str, Handler] = {
 def answer_ask(master: Master, minion: MinionId, message: Message) -> Message:
     """The response to an `ask`: "ok" with a piece of the answer, "refused" with the reason in `names`, "busy" for now,
     or "absent" for a later piece of an answer that is not held any more."""
-    n, digest, offset = message["n"], message["sha256"], message["offset"]
-    if digest:
-        content = master.answers.get((minion, digest), digest)
-        if content is None:
-            return response_message(n, "absent")
-        if offset + CHUNK >= len(content):
-            master.answers.drop((minion, digest))
-        return _piece(n, digest, content, offset)
-    master.begin_request()
+    n, digest, offset, now = message["n"], message["sha256"], message["offset"], master.clock.monotonic()
+    master.answers.drop_idle(now)
     try:
+        # A request may wait in a queue while the key is revoked, and a compromised link process may invent an id.
+        if master.store.holder(minion) is None:
+            raise RefusedError("the key is not accepted any more")
+        if digest:
+            content = master.answers.get(minion, digest, now)
+            if content is None:
+                return response_message(n, "absent")
+            if offset + CHUNK >= len(content):
+                master.answers.drop(minion, digest)
+            return _piece(n, digest, content, offset)
+        master.begin_request()
         answer = HANDLERS[message["what"]](master, minion, decode_document(message["data"]))
         content = b"" if answer is None else encode_document(answer)
     except StoreError as error:
@@ -62,7 +66,7 @@ def answer_ask(master: Master, minion: MinionId, message: Message) -> Message:
         return response_message(n, "busy")
     digest = hashlib.sha256(content).digest()
     if len(content) > CHUNK:
-        master.answers.put((minion, digest), digest, content)
+        master.answers.put(minion, digest, content, now)
     return _piece(n, digest, content, 0)
 
 

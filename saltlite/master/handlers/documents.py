@@ -336,7 +336,7 @@ def answer_pillar(master: Master, minion: MinionId, message: Message, respond: R
             respond(response_message(n, "absent"))
             return
         if offset + CHUNK >= len(data):
-            master.pillars.forget(minion)
+            master.pillars.forget(minion, message["sha256"])
         respond(_piece(n, message["sha256"], data, offset))
         return
     if not master.pillars.may_make(minion, master.clock.monotonic()):

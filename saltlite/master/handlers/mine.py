@@ -21,6 +21,7 @@ from saltlite.model.ids import MinionId
 from saltlite.model.job import Target, TargetKind
 from saltlite.model.sha256 import sha256
 from saltlite.targeting.banks import MINE, MINE_MAX, MINE_TIMES
+from saltlite.targeting.fleet import STEPS_MAX, Budget, BudgetError
 from saltlite.wire import codec
 from saltlite.wire.limits import MIB
 
@@ -30,6 +31,9 @@ NAME_MAX = 128
 """Characters of the name of a value."""
 ALLOWED_MAX = 4096
 """Characters of `allow_tgt`."""
+ALLOWED_STEPS, ALLOWED_STEPS_OF_A_MINION = STEPS_MAX // 100, 40
+"""Budget steps for the `allow_tgt` of all values of one owner in one request, and as many more for each accepted
+minion: one owner cannot use up the budget of the reader."""
 ANSWER_MAX = 16 * MIB
 """Bytes of the values in one answer. A target with more is refused."""
 PAGE_BYTES = 4 * MIB
@@ -48,8 +52,6 @@ def put(master: Master, minion: MinionId, fields: Mapping[str, Any]) -> Mapping[
     offers, values, clear = fields.get("offers"), fields.get("values"), fields.get("clear")
     if not isinstance(offers, dict) or not isinstance(values, dict) or not isinstance(clear, bool):
         raise UsageError("a mine is offered as maps of digests and values")
-    if master.store.holder(minion) is None:
-        raise RefusedError("the key is not accepted any more")
     bank, now = master.banks.bank(MINE), master.clock.wall()
     known = {name: MineValue(*row) for name, row in (bank.get(minion) or {}).items()}
     kept = {} if clear else dict(known)
@@ -104,13 +106,13 @@ def get_for(master: Master, minion: MinionId, fields: Mapping[str, Any]) -> Mapp
         raise UsageError("a target and its type are text, and an age is a number of seconds")
     target = target_of({"tgt": tgt, "tgt_type": tgt_type})
     refuse_pillar_guesses(master, external(PEER, minion, ()), target)
-    readers: dict[tuple[str, str], bool] = {}
+    readers = _Readers(master, minion)
     values: dict[str, dict[str, bytes]] = {name: {} for name in _names(functions)}
     size = 0
     for owner, name, value in _selected(master, target, values):
         if max_age and _age(master, owner, name) > max_age:
             continue
-        if not value.allow_tgt or _may_read(master, minion, value, readers):
+        if not value.allow_tgt or readers.may_read(owner, value):
             values[name][owner] = value.data
             size += len(value.data)
             if size > ANSWER_MAX:
@@ -152,17 +154,39 @@ def _age(master: Master, minion: MinionId, name: str) -> float:
     return max(0.0, master.clock.wall() - float(at))
 
 
-def _may_read(master: Master, reader: MinionId, value: MineValue, readers: dict[tuple[str, str], bool]) -> bool:
-    """Whether `allow_tgt` selects the reader; one that is no target allows none."""
-    key = value.allow_tgt, value.allow_tgt_type
-    if key not in readers:
+class _Readers:
+    """Which values one minion may read, during one request."""
+
+    def __init__(self, master: Master, reader: MinionId) -> None:
+        self._master = master
+        self._reader = reader
+        self._budgets: dict[MinionId, Budget] = {}
+        self._known: dict[tuple[str, str], bool] = {}
+
+    def may_read(self, owner: MinionId, value: MineValue) -> bool:
+        """Whether `allow_tgt` selects the reader; one that is no target, or exceeds the owner's budget, selects none.
+
+        Raises BudgetError when the targets of all owners have used up the budget of the request.
+        """
+        key = value.allow_tgt, value.allow_tgt_type
+        found = self._known.get(key)
+        if found is not None:
+            return found
+        master, whole = self._master, self._master.budget
+        steps = ALLOWED_STEPS + ALLOWED_STEPS_OF_A_MINION * len(master.store.accepted_set())
+        master.budget = own = self._budgets.setdefault(owner, Budget(steps))
+        before = own.left
         try:
             chosen = master.resolve(Target(value.allow_tgt, TargetKind(value.allow_tgt_type)))
+            self._known[key] = self._reader in chosen.minions
+        except BudgetError:
+            return False  # not for the next owner, whose budget may suffice
         except UsageError:
-            readers[key] = False
-        else:
-            readers[key] = reader in chosen.minions
-    return readers[key]
+            self._known[key] = False
+        finally:
+            master.budget = whole
+            whole.spend(max(0.0, before) - max(0.0, own.left))
+        return self._known[key]
 
 
 # -- what operators ask

@@ -23,10 +23,12 @@ from saltlite.model.ids import MinionId, jid_at, parse_jid, parse_request_id
 from saltlite.model.job import TargetKind, TargetState, part_id, split_part
 from saltlite.targeting.fleet import Selection
 from saltlite.wire.job_body import holds_secrets
-from saltlite.wire.limits import MIB
+from saltlite.wire.limits import JOBS_QUEUED_PER_MINION, MIB
 
 ORIGIN = "publish.publish"
 """The origin of jobs that minions publish."""
+OWN_ORIGIN = "schedule"
+"""Begins the origin of jobs that minions begin by themselves, so that it cannot be that of another kind of job."""
 RETURNS_BYTES = 4 * MIB
 """Bytes of returns after which an answer ends; the minion asks for the rest."""
 
@@ -104,7 +106,7 @@ def take_own_job(master: Master, minion: MinionId, fields: Mapping[str, Any]) ->
             "tgt_type": str(TargetKind.LIST),
             "calls": _list(fields, "calls"),
             "metadata": _map(fields, "metadata"),
-            "origin": _text(fields, "origin"),
+            "origin": f"{OWN_ORIGIN} {_text(fields, 'origin').removeprefix(OWN_ORIGIN).lstrip()}",
             # The minion has it: it is never delivered.
             "deliver_ms": 0,
         },
@@ -113,6 +115,9 @@ def take_own_job(master: Master, minion: MinionId, fields: Mapping[str, Any]) ->
     earlier = master.store.job_of_request(request.request_id, who.uid)
     if earlier is not None:
         return {"jid": earlier}
+    # Open jobs are never pruned: without this limit one minion could fill the store.
+    if len(master.store.unsettled(minion)) >= JOBS_QUEUED_PER_MINION:
+        return None
     if master.own_jobs.take(minion, master.clock.monotonic()):
         return None
     master.refuse_when_full()

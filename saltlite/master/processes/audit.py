@@ -85,7 +85,7 @@ class AuditTrail:
         self._size = 0
         self._number, self._hash = 0, START_HASH
         self._told: AuditHead | None = None
-        self._refusals: dict[tuple[str, str, str], tuple[float, int]] = {}
+        self._refusals: dict[tuple[str, str], tuple[float, int]] = {}
         if self._is_on:
             self._resume()
 
@@ -101,8 +101,9 @@ class AuditTrail:
             log.error("the audit log cannot be written (%s): %s did %s", error, who, did)  # noqa: TRY400 - a sentence
 
     def refused(self, who: str, did: str, why: str, details: Details) -> None:
-        """Append a refusal; the same one again is counted for REPEAT_S."""
-        key, now = (who, did, why), self._wall()
+        """Append a refusal; further ones of the same caller and request are counted for REPEAT_S, whatever their
+        reasons: a caller who chooses the reason could otherwise push all other entries out of the chain."""
+        key, now = (who, did), self._wall()
         at, count = self._refusals.get(key, (now - REPEAT_S, 0))
         if 0 <= now - at < REPEAT_S:
             self._refusals[key] = at, count + 1

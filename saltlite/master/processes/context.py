@@ -156,7 +156,11 @@ class HandlerConfig:
 
 
 ANSWERS_MEMORY = 64 * MIB
-"""Bytes of answers to minions in one MWorker that are being fetched piece by piece."""
+"""Bytes of answers to minions in one MWorker that are being fetched piece by piece ..."""
+ANSWERS_OF_A_MINION = 2
+"""... the number of these for one minion ..."""
+ANSWER_IDLE_S = 60.0
+"""... and the seconds after the last piece until such an answer is dropped."""
 PEER_JOBS_AT_ONCE = 20
 """Jobs that one minion may publish at once. Above it the answer is `busy`, and the minion asks again ..."""
 PEER_JOB_EVERY_S = 1.0
@@ -244,7 +248,9 @@ class Master:
     """Cache of the current request: what targets of rules select."""
     pillar_guesses: RateLimiter | None = field(default_factory=guess_limiter)
     """Limits targets by wrong values of pillar; None where only operators choose targets."""
-    answers: HeldContents = field(default_factory=lambda: HeldContents(ANSWERS_MEMORY))
+    answers: HeldContents = field(
+        default_factory=lambda: HeldContents(ANSWERS_MEMORY, ANSWERS_OF_A_MINION, ANSWER_IDLE_S)
+    )
     """Answers to minions (`saltlite.master.handlers.asks`) that are larger than one piece."""
     peer_jobs: RateLimiter = field(default_factory=lambda: RateLimiter(1 / PEER_JOB_EVERY_S, PEER_JOBS_AT_ONCE))
     """Limits the jobs that a minion publishes; all requests of one minion come to the same MWorker."""
