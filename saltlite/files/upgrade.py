@@ -28,6 +28,8 @@ NAME = "bundle.tar"
 ROOM = 8
 """How many times its size a bundle takes on the disk, while it is installed."""
 STEP_S = 300.0
+_RELEASE = re.compile(r"\d+(\.\d+)*", re.ASCII)
+"""The versions of bundles. A pre-release would have to be older than its release; there are none."""
 _TELLING = re.compile(r"ERROR: .*|.*No space left on device.*|.*Error: .*")
 
 
@@ -55,6 +57,8 @@ class VersionInstaller:
         """
         wanted = self._verified(manifest, key, signature)
         version = str(wanted["version"])
+        if not _RELEASE.fullmatch(version):
+            raise CommandExecutionError(f"The bundle is of {version[:80]!r}, which is no release of saltlite.")
         if _numbers(version) < _numbers(__version__):
             raise CommandExecutionError(
                 f"This minion has saltlite {__version__}, and the bundle is of the older {version}."

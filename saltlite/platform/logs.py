@@ -116,7 +116,7 @@ class LogLine:
         trace: Iterable[str] = (),
     ) -> None:
         self.level = level
-        self.logger = logger
+        self.logger = logger.translate(_ESCAPED)
         self.message = message.translate(_ESCAPED)
         self.fields = tuple((name, value.translate(_ESCAPED)) for name, value in fields)
         self.trace = tuple(line.translate(_ESCAPED) for line in trace)

@@ -19,6 +19,7 @@ import fcntl
 import json
 import logging
 import os
+import re
 import signal
 import sys
 import time
@@ -39,6 +40,8 @@ SETTLE_S = 1.0
 STOP_S = 20.0
 """How long a minion may take to stop; as in its unit."""
 POLL_S = 0.2
+_TREE = re.compile(r"(?![.])[A-Za-z0-9.+_-]+", re.ASCII)
+"""The name of a tree: no path leads out of the folder of the versions."""
 ENDED = "it ended before it was connected"
 
 State = dict[str, Any]
@@ -62,8 +65,11 @@ def read_state(data_dir: str) -> State | None:
     try:
         with open(os.path.join(data_dir, FILE), encoding="utf-8") as file:
             found = json.load(file)
-        return found if isinstance(found, dict) and {"base", "current", "trial"} <= found.keys() else None
-    except (OSError, ValueError):
+        if not isinstance(found, dict) or not {"base", "current", "trial"} <= found.keys():
+            return None
+        trees = [found["current"] or "none", found["trial"]["tree"] if found["trial"] else "none"]
+        return found if all(map(_TREE.fullmatch, trees)) else None
+    except (OSError, ValueError, TypeError, KeyError):
         return None
 
 

@@ -81,6 +81,8 @@ REFUSALS: list[tuple[dict[str, Any], str]] = [
     ),
     ({"served": None}, "The bundle is gone from the master: start the upgrade again."),
     ({"version": "0.0.1"}, f"This minion has saltlite {__version__}, and the bundle is of the older 0.0.1."),
+    ({"version": f"{__version__}rc1"}, f"The bundle is of '{__version__}rc1', which is no release of saltlite."),
+    ({"version": "../99.1"}, "The bundle is of '../99.1', which is no release of saltlite."),
     ({}, "Installing the new version failed: "),
 ]
 
@@ -185,7 +187,17 @@ def test_a_version_that_cannot_be_started_is_gone_back_from(tmp_path: Path) -> N
     versions.enter(data)  # and it is the end of it
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"base": 1}'])
+DAMAGED: list[dict[str, Any]] = [
+    *({"current": tree} for tree in ("../../evil", "..", 7)),
+    *({"trial": trial} for trial in (7, {"tree": "/evil"}, {"begun": True})),
+]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "{}", '{"base": 1}']
+    + [json.dumps({"base": __version__, "current": "", "trial": None, **changes}) for changes in DAMAGED],
+)
 def test_a_damaged_file_is_no_choice(tmp_path: Path, started: list[list[str]], text: str) -> None:
     (tmp_path / versions.FILE).write_text(text)
     versions.enter(str(tmp_path))

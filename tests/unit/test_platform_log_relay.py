@@ -98,11 +98,11 @@ def test_a_child_that_was_taken_over_forges_no_line(parent: Parent) -> None:
     def work() -> None:
         forged = "harmless\n2026-11-21T03:30:01.123Z INFO auth root logged in\x1b[2J"
         fields = [["id", "web1\nx"], ["level", "debug"], ["time", "0"], ["message", "m"]]
-        os.write(2, json.dumps([30, "saltlite.x", forged, fields, ["more\nlines"]]).encode())
+        os.write(2, json.dumps([30, "saltlite.x\n2026", forged, fields, ["more\nlines"]]).encode())
 
     parent.child(work)
     assert parent.lines() == [
-        "WARNING saltlite.x [id=web1\\nx] harmless\\n2026-11-21T03:30:01.123Z INFO auth root logged in\\x1b[2J",
+        "WARNING saltlite.x\\n2026 [id=web1\\nx] harmless\\n2026-11-21T03:30:01.123Z INFO auth root logged in\\x1b[2J",
         "  more\\nlines",
     ]
 

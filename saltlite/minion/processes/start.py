@@ -38,11 +38,12 @@ if TYPE_CHECKING:
 def run_minion(config: MinionConfig, opts: dict[str, Any], on_ready: Callable[[], None] = lambda: None) -> None:
     """Run the minion until it is stopped; `opts` are `opts_of` the configuration. Raises StartupError when it cannot
     start."""
-    versions.enter(config.data_dir)
     clock = SystemClock()
     me, account = UserAccount("", os.geteuid(), os.getegid()), account_of(config.user)
     for folder in (config.pki_dir, config.data_dir, config.cachedir, running_dir(config)):
         private_dir(folder, me.uid, me.gid)
+    # Not before: the file in data_dir says what runs, so no other user may write there.
+    versions.enter(config.data_dir)
     start_log(config.log_level, config.log_file, account, config.log_format)
     lock = InstanceLock(os.path.join(config.data_dir, "lock"), program="saltlite-minion", root_dir=config.root_dir)
     reactor = Reactor()
