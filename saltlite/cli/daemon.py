@@ -138,6 +138,8 @@ def _remove_pid(path: str) -> None:
 
 # --- In the background: this process waits until the daemon, its child, is ready or has failed ---
 
+_CREDENTIALS_SIZE = 256
+"""Room for the credentials of a sender, which the kernel adds to a message."""
 _SENTENCE = "STATUS=failed: "
 """Begins the line of a notification that has the sentence of a failed start."""
 
@@ -150,6 +152,8 @@ def _detached(tell: Callable[[str], None]) -> Callable[[str], None]:
     import socket
 
     heard = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+    # Before it has a name: every local user may send to that.
+    heard.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
     heard.bind("")  # the kernel chooses a name
     address = heard.getsockname()
     pid = os.fork()
@@ -183,11 +187,31 @@ def _outcome(heard: socket.socket, pid: int) -> tuple[int, str]:
         heard.settimeout(0 if ended else 0.1)
         try:
             while True:
-                said = heard.recv(65536).decode(errors="replace")
+                data, credentials, _flags, _address = heard.recvmsg(65536, _CREDENTIALS_SIZE)
+                said = data.decode(errors="replace")
+                if not _is_of(pid, credentials):
+                    continue
                 if said.startswith(_SENTENCE):
-                    sentence = said.removeprefix(_SENTENCE)
+                    sentence = "".join(filter(str.isprintable, said.removeprefix(_SENTENCE)))
                 elif "READY=1" in said.split("\n"):
                     return 0, ""
         except OSError:
             if ended:
                 return os.waitstatus_to_exitcode(status), sentence
+
+
+def _is_of(pid: int, credentials: list[tuple[int, int, bytes]]) -> bool:
+    """Whether the sender is the child `pid`, a process of its session, root, or this user."""
+    import socket
+    import struct
+
+    for level, kind, data in credentials:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS):
+            sender, uid, _gid = struct.unpack("iII", data[:12])
+            if sender == pid or uid in (0, os.geteuid()):
+                return True
+            try:
+                return os.getsid(sender) == pid
+            except OSError:
+                return False  # it has ended
+    return False

@@ -289,7 +289,8 @@ class MasterConfig:
         {},
         "Which minions may run which functions on others with publish.publish: a map from ids, globs or regular "
         "expressions of minions to lists as in publisher_acl, as in {'web.*': [test.ping, {'db*': [service.status]}]}. "
-        "Patterns match the whole id. Empty: no minion may.",
+        "Patterns match the whole id. Empty: no minion may. A link process that was taken over can publish what is "
+        "granted here to any minion, so grant no more than minions need.",
         AnyMap("a map from minions to lists of functions and of targets with functions", read_peers),
     )
     token_expire: float = option(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
-from saltlite.cli.daemon import line_of
+from saltlite.cli.daemon import _outcome, line_of
 from saltlite.config.master import MasterConfig
 from saltlite.errors import UsageError
 from tests.support.fleet import BIN, ME, free_port
@@ -88,3 +89,24 @@ def test_all_daemons_have_the_options() -> None:
     for program in ("saltlite-master", "saltlite-minion", "saltlite-api"):
         text = subprocess.run([BIN / program, "--help"], capture_output=True, text=True, check=False).stdout
         assert all(name in text for name in ("-d, --daemon", "--pid-file", "-l LEVEL", "-u NAME")), program
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_another_user_cannot_tell_that_the_daemon_is_ready() -> None:
+    heard = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    heard.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+    heard.bind("")
+
+    def child(said: bytes, uid: int, code: int) -> int:
+        pid = os.fork()
+        if not pid:
+            os.setuid(uid)
+            socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).sendto(said, heard.getsockname())
+            os._exit(code)
+        return pid
+
+    for said in (b"READY=1", b"STATUS=failed: forged"):
+        os.waitpid(child(said, 65534, 0), 0)
+    assert _outcome(heard, child(b"STATUS=failed: no\x1b[2J\nport", 0, 3)) == (3, "no[2Jport")
+    assert _outcome(heard, child(b"READY=1", 0, 0)) == (0, "")
+    heard.close()

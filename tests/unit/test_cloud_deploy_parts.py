@@ -11,6 +11,7 @@ import sys
 import tarfile
 import zipfile
 from collections.abc import Callable
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,10 @@ from saltlite.cloud.api.exceptions import (
 )
 from saltlite.cloud.deploy import settings, upload
 from saltlite.cloud.deploy.bootstrap import DENIED_PAUSE_S, PAUSE_MAX_S, script_text, until_let_in
+from saltlite.cloud.deploy.offer import INSTALLER, bundle_of
 from saltlite.cloud.deploy.settings import Readings, deployment_of
 from saltlite.cloud.deploy.upload import BYTES_MAX, Upload
-from saltlite.errors import UsageError
+from saltlite.errors import RefusedError, UsageError
 from saltlite.resources.types.ssh._client import NotReachedError
 from tests.support.cloud import Program
 
@@ -141,6 +143,29 @@ def test_the_wheels_of_a_folder_travel_to_machines_of_another_kind(tmp_path: Pat
     assert "some-1.0-py3-none-any.whl" in names
     assert "saltlite-0.0.0-py3-none-any.whl" not in names
     assert "notes.txt" not in names
+
+
+@pytest.mark.parametrize("name", ["", "wheels", "wheels/x-1-py3-none-any.whl"])
+def test_no_bundle_has_wheels_that_others_may_have_put_there(tmp_path: Path, name: str) -> None:
+    tmp_path.chmod(0o755)
+    (tmp_path / "wheels").mkdir(mode=0o755)
+    (tmp_path / "wheels/x-1-py3-none-any.whl").touch(0o644)
+    (tmp_path / name).chmod(0o777)
+    with pytest.raises(RefusedError, match=f"others may write to {tmp_path / name},"):
+        bundle_of(str(tmp_path / "wheels"))
+
+
+def test_the_installer_names_a_command_without_the_token_and_takes_no_id_of_the_environment() -> None:
+    text = resources.files("saltlite.cloud.deploy").joinpath(INSTALLER).read_text(encoding="utf-8")
+
+    def run(script: str) -> str:
+        done = subprocess.run(
+            ["sh", "-c", script], capture_output=True, text=True, check=False, env={**os.environ, "ID": "web9"}
+        )
+        return done.stdout + done.stderr
+
+    assert "| JOIN_TOKEN=... sudo --preserve-env=JOIN_TOKEN sh\n" in run(f"id() {{ echo 1; }}\n{text}")
+    assert run(f'{text.rstrip().removesuffix("main")}echo "${{ID-none}}"') == "none\n"
 
 
 def test_the_unit_starts_the_command_that_was_installed() -> None:

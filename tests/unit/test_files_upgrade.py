@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import pwd
 import sys
 import tarfile
 from hashlib import sha256
@@ -14,10 +15,12 @@ from typing import Any
 import pytest
 
 from saltlite import __version__
-from saltlite.errors import CommandExecutionError
+from saltlite.config.minion import MinionConfig
+from saltlite.errors import CommandExecutionError, StartupError
 from saltlite.files import upgrade
 from saltlite.files.upgrade import VersionInstaller
 from saltlite.master.processes.identity import ed25519_public
+from saltlite.minion.processes import start
 from saltlite.model.files import FileAddress
 from saltlite.model.keys import fingerprint
 from saltlite.platform import versions
@@ -134,6 +137,19 @@ def chosen(folder: Path, **changes: Any) -> str:
     state = {"base": __version__, "command": [], "current": "", "trial": trial, "last": None, **changes}
     (data / versions.FILE).write_text(json.dumps(state))
     return str(data)
+
+
+def test_a_data_dir_that_others_may_write_to_chooses_no_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: list[list[str]]
+) -> None:
+    def refuse(path: str, _uid: int, _gid: int) -> None:
+        raise StartupError(path)
+
+    monkeypatch.setattr(start, "private_dir", refuse)
+    config = MinionConfig(data_dir=chosen(tmp_path), user=pwd.getpwuid(os.geteuid()).pw_name)
+    with pytest.raises(StartupError):
+        start.run_minion(config, {})
+    assert started == []
 
 
 def test_a_trial_begins_once_and_the_second_start_goes_back(tmp_path: Path, started: list[list[str]]) -> None:

@@ -169,7 +169,7 @@ def test_a_value_whose_target_is_costly_hides_no_value_of_another(
         minion.values["ip"] = 1
         minion.call("send", "ip", allow_tgt=target, allow_tgt_type="compound")
     assert site.get("db1") == {"web2": 1}
-    # The steps of all owners together count for the reader, who is told when they are too many.
+    # The steps of all owners together count for the reader, whose request then fails.
     monkeypatch.setattr(context, "Budget", lambda: Budget(1_000))
     with pytest.raises(CommandExecutionError, match="too long to look up"):
         site.get("db1")

@@ -49,7 +49,7 @@ fetch() {
 clean() { [ -z "${here-}" ] || rm -rf "$here"; }
 
 main() {
-    [ "$(id -u)" = 0 ] || die "run it as root, as in: curl ... | sudo JOIN_TOKEN=... sh"
+    [ "$(id -u)" = 0 ] || die "run it as root, as in: curl ... | JOIN_TOKEN=... sudo --preserve-env=JOIN_TOKEN sh"
     case ${JOIN_TOKEN-} in
         slj1.*."$TOKEN_ID".*) ;;
         *) die "JOIN_TOKEN is not the join token that this address is for" ;;
@@ -86,6 +86,7 @@ main() {
     printf 'saltlite: this machine is a minion of %s\n' "$MASTER"
 }
 
+unset ID
 while [ "$#" -gt 0 ]; do
     case $1 in
         --id) ID=${2-} ;;

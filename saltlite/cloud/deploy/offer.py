@@ -23,7 +23,7 @@ from saltlite.cloud.deploy.settings import BUILT_IN
 from saltlite.config.api import ApiConfig
 from saltlite.errors import SaltliteError, UsageError
 from saltlite.model.keys import JoinToken
-from saltlite.platform.privileges import read_secret
+from saltlite.platform.privileges import read_secret, require_trusted
 from saltlite.platform.tls_files import OWN_FILE
 
 INSTALLER = "install.sh"
@@ -39,6 +39,9 @@ def bundle_of(wheel_dir: str = "") -> bytes:
     packed = upload.Upload()
     wheels = {wheel.name: wheel for wheel in (upload.own_wheel(), *upload.installer(), *(upload.requirements() or ()))}
     if wheel_dir and os.path.isdir(wheel_dir):
+        # Minions install what is in the bundle, so only root and this user may put a wheel there.
+        wheel_files = [os.path.join(wheel_dir, name) for name in os.listdir(wheel_dir)]
+        require_trusted([os.path.dirname(wheel_dir), wheel_dir, *wheel_files])
         wheels |= {wheel.name: wheel for wheel in upload.travelling(upload.this_kind(), wheel_dir)[0]}
     elif upload.requirements() is None:
         raise SaltliteError(
