@@ -8,8 +8,9 @@ always starts as the base, the version of the package, which becomes the chosen 
                                        -> rolled back   it ended, or had none in time: the version before runs again
 
 A process of the version before restarts the minion and watches the trial, so that a new version that cannot even start
-is rolled back, too. Where that process is gone, as after a power failure, the base does it at its next start: a trial
-begins once. When the package brings another version, the file is of no use any more, and is removed.
+is rolled back, too. Where that process is gone, as after a power failure, the new version rolls itself back after the
+same time, and the base does it at its next start: a trial begins once. When the package brings another version, the
+file is of no use any more, and is removed.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from saltlite import __version__
+from saltlite.errors import StartupError
 
 if TYPE_CHECKING:
     import subprocess
@@ -42,11 +44,16 @@ STOP_S = 20.0
 POLL_S = 0.2
 _TREE = re.compile(r"(?![.])[A-Za-z0-9.+_-]+", re.ASCII)
 """The name of a tree: no path leads out of the folder of the versions."""
+WITHIN_S = 60.0
+"""How long a trial may take whose file does not say it."""
+GRACE_S = 30.0
+"""How much later than the process that watches a trial the new version rolls itself back."""
 ENDED = "it ended before it was connected"
 
 State = dict[str, Any]
 """`base`: its version; `command`: how it is started; `current`: the tree that runs, "" for the base; `trial`: None, or
-`tree`, `version` and `begun`; `last`: the end of the last trial: `tree`, `version`, `outcome`, `reason`, `at`."""
+`tree`, `version`, `begun` and `within`, in seconds; `last`: the end of the last trial: `tree`, `version`, `outcome`,
+`reason`, `at`."""
 
 
 def folder_of(data_dir: str) -> str:
@@ -74,10 +81,20 @@ def read_state(data_dir: str) -> State | None:
 
 
 def enter(data_dir: str) -> None:
-    """Become the chosen version, if this process is the base and another one was chosen. Then it does not return."""
+    """Become the chosen version, if this process is the base and another one was chosen. Then it does not return.
+
+    A file that cannot be written, as on a full disk, keeps no minion from starting: it goes on as the base.
+    """
     state = read_state(data_dir)
     if state is None or own_tree(data_dir):
         return
+    try:
+        _enter(data_dir, state)
+    except OSError as error:
+        log.error("%s cannot be changed: %s; %s runs", os.path.join(data_dir, FILE), error.strerror, __version__)  # noqa: TRY400 - a sentence
+
+
+def _enter(data_dir: str, state: State) -> None:
     if state["base"] != __version__:
         log.warning("saltlite %s of the package takes the place of what `saltlite upgrade` did", __version__)
         os.unlink(os.path.join(data_dir, FILE))
@@ -100,10 +117,56 @@ def enter(data_dir: str) -> None:
 
 
 def confirm(data_dir: str) -> None:
-    """This minion has a session: the trial of its version, if it is one, has gone well."""
+    """This minion has a session: the trial of its version, if it is one, has gone well. Logs an OSError."""
     tree = own_tree(data_dir)
-    if tree:
-        settle(data_dir, tree, UPGRADED, "")
+    try:
+        if tree:
+            settle(data_dir, tree, UPGRADED, "")
+    except OSError as error:
+        log.error("the upgrade cannot be confirmed: %s; make room in %s", error.strerror, data_dir)  # noqa: TRY400 - a sentence
+
+
+def trial_s(data_dir: str) -> float | None:
+    """How many seconds the trial of this process's version may take; None if it is not in one."""
+    state = read_state(data_dir)
+    if state is None or state["trial"] is None or state["trial"]["tree"] != own_tree(data_dir):
+        return None
+    return float(state["trial"].get("within", WITHIN_S))
+
+
+def give_up(data_dir: str, tree: str, reason: str) -> bool:
+    """Roll back the trial of a tree; whether the minion is to be started again.
+
+    Where the file cannot be written the trial stays begun, and the base rolls it back at its start.
+    """
+    try:
+        return settle(data_dir, tree, ROLLED_BACK, reason)
+    except OSError as error:
+        log.error("the upgrade cannot be rolled back in %s: %s", data_dir, error.strerror)  # noqa: TRY400 - a sentence
+        return True
+
+
+def give_up_own(data_dir: str) -> bool:
+    """Roll back the trial of this process's version, which was not connected in time; as `give_up`."""
+    within_s = trial_s(data_dir)
+    return within_s is not None and give_up(data_dir, own_tree(data_dir), _not_connected(data_dir, within_s))
+
+
+def start_base(data_dir: str) -> None:
+    """Become the base again. Returns never; raises StartupError if it cannot be started."""
+    command = list((read_state(data_dir) or {}).get("command", ()))
+    # The other processes of this minion end when their sockets are closed, and hold its lock until then.
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+    deadline = time.monotonic() + STOP_S
+    while _is_locked(data_dir) and time.monotonic() < deadline:
+        time.sleep(POLL_S)
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    try:
+        os.execvp(command[0], command)  # noqa: S606 - no shell
+    except (OSError, IndexError) as error:
+        raise StartupError("the version of the package cannot be started: start saltlite-minion again") from error
 
 
 def settle(data_dir: str, tree: str, outcome: str, reason: str) -> bool:
@@ -124,7 +187,7 @@ def try_out(data_dir: str, tree: str, version: str, within_s: float) -> None:
     Called in a job's process. Raises OSError.
     """
     state = read_state(data_dir) or {"base": __version__, "command": sys.orig_argv, "current": "", "last": None}
-    _write(data_dir, {**state, "trial": {"tree": tree, "version": version, "begun": False}})
+    _write(data_dir, {**state, "trial": {"tree": tree, "version": version, "begun": False, "within": within_s}})
     pid = os.fork()
     if pid:
         os.waitpid(pid, 0)
@@ -163,8 +226,12 @@ def _watch(data_dir: str, tree: str, command: list[str], within_s: float) -> Non
         if not minion.runs():
             reason = ENDED
             break
-    if settle(data_dir, tree, ROLLED_BACK, reason or f"it was not connected within {within_s:g}s{_status(data_dir)}"):
+    if give_up(data_dir, tree, reason or _not_connected(data_dir, within_s)):
         minion.restart()
+
+
+def _not_connected(data_dir: str, within_s: float) -> str:
+    return f"it was not connected within {within_s:g}s{_status(data_dir)}"
 
 
 def _status(data_dir: str) -> str:
@@ -181,7 +248,7 @@ class _Minion:
     """The minion of a data_dir, as it can be stopped and started from outside."""
 
     def __init__(self, data_dir: str, command: list[str]) -> None:
-        self._lock = os.path.join(data_dir, "lock")
+        self._data_dir = data_dir
         self._command = command
         self._pid = self._running_pid()
         """Its first process; 0 when it does not run."""
@@ -216,7 +283,7 @@ class _Minion:
                 os.kill(self._pid, signum)
             # Its other processes end a moment after it, and hold its lock until then.
             deadline = time.monotonic() + STOP_S
-            while (self.runs() or self._is_locked()) and time.monotonic() < deadline:
+            while (self.runs() or _is_locked(self._data_dir)) and time.monotonic() < deadline:
                 time.sleep(POLL_S)
         with open(self._output, "ab") as output:
             self._started = subprocess.Popen(
@@ -231,22 +298,24 @@ class _Minion:
 
     def _running_pid(self) -> int:
         try:
-            with open(self._lock, encoding="ascii") as file:
+            with open(os.path.join(self._data_dir, "lock"), encoding="ascii") as file:
                 pid = int(file.read(20))
             with open(f"/proc/{pid}/cmdline", "rb") as file:
                 return pid if b"saltlite-minion" in file.read(4096) else 0
         except (OSError, ValueError):
             return 0
 
-    def _is_locked(self) -> bool:
-        try:
-            with open(self._lock, "rb") as file:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        except OSError:
-            return False
+
+def _is_locked(data_dir: str) -> bool:
+    """Whether a process of a minion runs on this data_dir."""
+    try:
+        with open(os.path.join(data_dir, "lock"), "rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
         return False
+    return False
 
 
 def _is_alive(pid: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -130,6 +131,10 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     return found
 
 
+def no_room(*_args: object, **_more: object) -> int:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
 def chosen(folder: Path, **changes: Any) -> str:
     data = folder / "data"
     data.mkdir(exist_ok=True)
@@ -166,6 +171,54 @@ def test_a_trial_begins_once_and_the_second_start_goes_back(tmp_path: Path, star
     assert state is not None
     assert (state["trial"], state["current"]) == (None, "")
     assert (state["last"]["outcome"], state["last"]["reason"]) == ("rolled back", versions.ENDED)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"trial": {"tree": "99.1-x", "version": NEXT, "begun": True}}, {"base": "0.0.1"}],
+    ids=["begins", "goes back", "package"],
+)
+def test_a_full_disk_keeps_no_minion_from_starting(
+    tmp_path: Path,
+    started: list[list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    changes: dict[str, Any],
+) -> None:
+    data = chosen(tmp_path, **changes)
+    before = versions.read_state(data)
+    for name in ("open", "unlink"):
+        monkeypatch.setattr(os, name, no_room)
+    versions.enter(data)
+    assert started == []
+    assert "No space left on device" in caplog.text
+    assert versions.read_state(data) == before
+
+
+def test_a_trial_that_no_process_watches_is_rolled_back_by_the_new_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trial = {"tree": "99.1-x", "version": NEXT, "begun": True, "within": 5}
+    data = chosen(tmp_path, trial=trial, command=["saltlite-minion", "-c", "etc"])
+    assert (versions.trial_s(data), versions.give_up_own(data)) == (None, False), "the base is in no trial"
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "versions/99.1-x"))
+    assert versions.trial_s(data) == 5.0
+    with monkeypatch.context() as full_disk:
+        full_disk.setattr(os, "open", no_room)
+        versions.confirm(data)
+        assert versions.give_up_own(data), "the base finds a trial that has begun"
+    assert versions.give_up_own(data)
+    state = versions.read_state(data)
+    assert state is not None
+    assert (state["trial"], state["current"], state["last"]["outcome"]) == (None, "", "rolled back")
+    assert state["last"]["reason"] == "it was not connected within 5s"
+    assert not versions.give_up_own(data)
+    became: list[list[str]] = []
+    monkeypatch.setattr(os, "closerange", lambda _first, _end: None)
+    monkeypatch.setattr(os, "waitpid", lambda _pid, _options: (0, 0))
+    monkeypatch.setattr(os, "execvp", lambda _file, argv: became.append(argv))
+    versions.start_base(data)
+    assert became == [["saltlite-minion", "-c", "etc"]]
 
 
 def test_a_trial_goes_back_to_the_upgrade_before_it(tmp_path: Path, started: list[list[str]]) -> None:

@@ -82,6 +82,8 @@ class MinionDaemon:
         clock: Clock,
         on_ready: Callable[[], None],
     ) -> None:
+        self.gave_up = False
+        """Whether it stopped because the trial of its version has failed, and the base is to run."""
         token = identity.join_token(config)
         self._config = config
         self._clock = clock
@@ -151,6 +153,9 @@ class MinionDaemon:
             self._reactor.on_signal(signum, self._stop)
         self._network.use(self._connect, on_ready=self._ready, on_failed=self._fail)
         self._reactor.call_later(FILES_LOOK_S, self._look_at_files)
+        within_s = versions.trial_s(self._config.data_dir)
+        if within_s is not None:
+            self._reactor.call_later(within_s + versions.GRACE_S, self._give_up_trial)
         self._reactor.run()
         if self._problem:
             raise StartupError(self._problem)
@@ -372,6 +377,12 @@ class MinionDaemon:
     def _fail(self, sentence: str) -> None:
         self._problem = self._problem or sentence
         self._stop()
+
+    def _give_up_trial(self) -> None:
+        """Go back to the version before. The process that watches the trial has done it earlier, if it still runs."""
+        if versions.give_up_own(self._config.data_dir):
+            self.gave_up = True
+            self._stop()
 
     def _stop(self) -> None:
         supervision.notify(["STOPPING=1"])

@@ -51,8 +51,11 @@ def run_minion(config: MinionConfig, opts: dict[str, Any], on_ready: Callable[[]
     network.start()
     from saltlite.minion.processes.app import MinionDaemon  # noqa: PLC0415 - not before the fork
 
-    MinionDaemon(reactor, network, config, opts, clock, on_ready).run()
+    daemon = MinionDaemon(reactor, network, config, opts, clock, on_ready)
+    daemon.run()
     lock.close()
+    if daemon.gave_up:
+        versions.start_base(config.data_dir)
 
 
 def running_dir(config: MinionConfig) -> str:
