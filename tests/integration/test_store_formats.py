@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sqlite3
 from contextlib import closing
@@ -58,6 +59,16 @@ def test_a_store_of_an_older_format_is_brought_to_this_one_with_all_that_it_hold
     with closing(sqlite3.connect(copy)) as kept, closing(sqlite3.connect(":memory:")) as wrote:
         wrote.deserialize(before)
         assert list(kept.iterdump()) == list(wrote.iterdump()), "whoever goes back finds what it left"
+
+
+@pytest.mark.parametrize("version", [9])
+def test_without_room_for_a_copy_a_store_is_brought_to_this_format_and_the_log_says_so(
+    path: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("os.statvfs", lambda _path: os.statvfs_result((4096, 4096, 100, 9, 9, 100, 100, 100, 0, 255)))
+    SqliteStore(path).close()
+    assert not Path(f"{path}.format-9").exists()
+    assert "to format 10 without a copy of it" in caplog.text
 
 
 @pytest.mark.parametrize("version", [2, 3, 4, 5, 6, 7, 8, 9])

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
+from saltlite.master.processes import app
 from saltlite.platform.supervision import notify, watchdog_interval_s
 
 
@@ -33,6 +36,22 @@ def test_systemd_gets_all_lines_in_one_message(init: socket.socket) -> None:
 def test_a_status_cannot_bring_another_line(init: socket.socket) -> None:
     assert notify(["STATUS=connection: refused (why\nMAINPID=1)", "READY=1"])
     assert init.recv(4096) == b"STATUS=connection: refused (why MAINPID=1)\nREADY=1"
+
+
+def test_systemd_waits_for_a_store_that_takes_long(init: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app, "EXTEND_S", 0.2)
+
+    class Store:
+        def count_keys(self, _state: object) -> int:
+            time.sleep(0.3)
+            return 7
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr(app, "drop_to", lambda _user: None)
+    assert app.prepare_store(lambda: cast("Any", Store), "root") == 7
+    assert init.recv(4096).startswith(b"EXTEND_TIMEOUT_USEC=200000\n")
 
 
 def test_an_init_system_that_does_not_read_never_blocks_the_daemon(init: socket.socket) -> None:

@@ -10,6 +10,7 @@ import functools
 import importlib
 import logging
 import os
+import select
 import signal
 import socket
 import time
@@ -68,7 +69,7 @@ from saltlite.platform.process import (
 from saltlite.platform.reactor import Reactor
 from saltlite.platform.shared_memory import SharedFillTimes, TurnBoard
 from saltlite.platform.stream import Acceptor, Channel, Peer, PortInUseError, listen_tcp, listen_unix
-from saltlite.platform.supervision import Spec
+from saltlite.platform.supervision import Spec, notify
 from saltlite.resources.registry.admission import RegistrationRules
 from saltlite.resources.registry.registry import Conflict
 from saltlite.targeting.banks import Banks
@@ -270,6 +271,9 @@ def prepare_store(load: Callable[[], Callable[[], Store]], user: str) -> int:
             os._exit(status)
     os.close(writing)
     with os.fdopen(reading, "rb") as pipe:
+        # A large store of an older format is copied, which may take minutes: systemd goes on waiting.
+        while not select.select([pipe], [], [], EXTEND_S / 2)[0]:
+            notify([f"EXTEND_TIMEOUT_USEC={int(EXTEND_S * 1e6)}", "STATUS=preparing the store"])
         output = pipe.read().decode(errors="replace")
     _, status = os.waitpid(pid, 0)
     if status != 0:
@@ -279,6 +283,8 @@ def prepare_store(load: Callable[[], Callable[[], Store]], user: str) -> int:
 
 log = logging.getLogger(__name__)
 
+EXTEND_S = 40.0
+"""Seconds that systemd is asked to wait further, again and again while the store is prepared; below TimeoutStartSec."""
 OPEN_FILES = 20_000
 """Descriptors of the link process: one per minion."""
 SOCKET_MODE = 0o600

@@ -36,6 +36,8 @@ APPLICATION_ID = 0x534C5453
 """`SLTS` in the file header: how a saltlite store is told from any other SQLite file."""
 
 SCHEMA_VERSION = 10
+COPY_ROOM = 2
+"""How many times the size of an older store has to be free for a copy: once for it, once for what the change writes."""
 _TOKENS_PROVE_SINCE = 5
 """In this format the store keeps the public key of a join token; in earlier ones the hash of its secret."""
 
@@ -268,10 +270,20 @@ def _create(connection: SqliteConnection) -> None:
 
 
 def _keep_copy(connection: SqliteConnection, version: int) -> None:
-    """Copy the store beside itself, for whoever goes back to the saltlite that wrote it."""
+    """Copy the store beside itself where there is room, for whoever goes back to the saltlite that wrote it."""
     path = f"{connection.path}.format-{version}"
     with suppress(FileNotFoundError):
         os.unlink(path)
+    size = connection.value("PRAGMA page_count") * connection.value("PRAGMA page_size")
+    room = os.statvfs(os.path.dirname(path) or ".")
+    if room.f_bavail * room.f_frsize < COPY_ROOM * size:
+        log.warning(
+            "the store of an older saltlite is brought to format %d without a copy of it: %s has less than %d MiB free",
+            SCHEMA_VERSION,
+            os.path.dirname(path),
+            COPY_ROOM * size >> 20,
+        )
+        return
     connection.run("VACUUM INTO ?", (path,))
     os.chmod(path, 0o600)
     log.warning("the store of an older saltlite is brought to format %d; %s is a copy of it", SCHEMA_VERSION, path)
