@@ -217,8 +217,8 @@ def _watch(data_dir: str, tree: str, command: list[str], within_s: float) -> Non
     time.sleep(SETTLE_S)
     minion = _Minion(data_dir, command)
     minion.restart()
-    give_up, reason = time.monotonic() + within_s, ""
-    while time.monotonic() < give_up:
+    deadline, reason = time.monotonic() + within_s, ""
+    while time.monotonic() < deadline:
         time.sleep(POLL_S)
         state = read_state(data_dir)
         if state is None or state["trial"] is None or state["trial"]["tree"] != tree:
