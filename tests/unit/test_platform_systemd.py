@@ -43,7 +43,7 @@ def test_systemd_waits_for_a_store_that_takes_long(init: socket.socket, monkeypa
 
     class Store:
         def count_keys(self, _state: object) -> int:
-            time.sleep(0.3)
+            time.sleep(0.3)  # longer than half of EXTEND_S
             return 7
 
         def close(self) -> None:
