@@ -16,7 +16,7 @@ from saltlite.minion.jobs import own_jobs
 from saltlite.minion.jobs.own_jobs import OwnJobs
 from saltlite.minion.protocol.effects import OWN, Fork, JournalStep, Offer, RecoveredJob, Tell, Write
 from saltlite.model.ids import MinionId, jid_at
-from saltlite.model.job import TargetState
+from saltlite.model.job import TargetState, part_id
 from saltlite.model.keys import KeyState
 from saltlite.wire.codec import decode_document, encode_document
 from saltlite.wire.job_body import FunctionCall
@@ -159,8 +159,9 @@ def test_the_master_is_told_of_one_job_at_a_time_and_a_session_begins_anew(minio
     assert told == jids
 
 
-def test_a_job_begins_while_the_clock_is_behind_what_the_journal_has_forgotten(minion: Minion) -> None:
-    floor = jid_at(int((NOW + 86_400) * 1_000_000))
+@pytest.mark.parametrize("part", [0, 1])
+def test_a_job_begins_while_the_clock_is_behind_what_the_journal_has_forgotten(minion: Minion, part: int) -> None:
+    floor = part_id(jid_at(int((NOW + 86_400) * 1_000_000)), part)
     minion.server.jobs.replay([], [], floor)
     assert minion.begin() > floor
 

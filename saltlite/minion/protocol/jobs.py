@@ -389,7 +389,8 @@ class JobMachine:
     def free_jid(self, jid: Jid) -> Jid:
         """The first jid from `jid` on that a new job can have."""
         if jid <= self._floor:
-            jid = jid_after(Jid(self._floor))
+            # The floor is a part of a job that was forgotten.
+            jid = jid_after(split_part(self._floor)[0])
         while self.knows(jid):
             jid = jid_after(jid)
         return jid
