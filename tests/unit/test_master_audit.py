@@ -193,6 +193,25 @@ def test_a_full_disk_costs_the_entry_and_not_the_chain(
     assert "the audit log cannot be written" in caplog.text
 
 
+def test_no_entry_is_lost_while_the_next_file_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit, "SEGMENT_MIN", 1)
+    written, real = trail(tmp_path, room=audit.SEGMENTS * 400), os.open
+
+    def full(path: str, *how: Any) -> int:
+        raise OSError(28, f"No space left on device: {path}")
+
+    monkeypatch.setattr(os, "open", full)
+    for number in range(8):
+        written.record("ada", "publish", {"jid": str(number)})
+    assert len(segments(str(tmp_path), CHAIN)) == 1
+    monkeypatch.setattr(os, "open", real)
+    written.record("ada", "publish", {"jid": "8"})
+    written.record("ada", "publish", {"jid": "9"})
+    assert [entry["jid"] for entry in entries(tmp_path)] == [str(number) for number in range(10)]
+    assert len(segments(str(tmp_path), CHAIN)) > 1
+    assert problems(tmp_path) == ()
+
+
 def test_audited_requests_and_their_fields_exist() -> None:
     for name, fields in AUDITED.items():
         assert set(fields) <= {*VERBS[name].needs, *VERBS[name].takes}, name

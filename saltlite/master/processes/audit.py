@@ -145,10 +145,10 @@ class AuditTrail:
         self._number, self._hash = self._number + 1, digest
 
     def _begin_segment(self) -> None:
-        """Go on in a new file, and make room for it."""
+        """Go on in a new file, and make room for it. After an OSError the next entry tries it again."""
+        fd = os.open(self._path(self._number + 1), os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self.close()
-        self._fd = os.open(self._path(self._number + 1), os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        self._size = 0
+        self._fd, self._size = fd, 0
         old = segments(self._folder, self._chain)[:-SEGMENTS]
         for first, path in old:
             last, digest = first, ""
