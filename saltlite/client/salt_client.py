@@ -2,7 +2,7 @@
 
 `LocalClient` has the methods and keywords that such files use. In a runner it acts as the runner does, with its login;
 in any other program as the user of the process, on the master of a configuration folder of saltlite. Two things differ
-from Salt on purpose: targets that did not return are left out, and unknown keywords are refused.
+from Salt on purpose: targets that did not return are omitted, and unknown keywords are refused.
 """
 
 from __future__ import annotations
