@@ -25,6 +25,7 @@ PUB = "__pub_"
 """Prefix of the keywords with facts of the job."""
 
 TAKES_MORE: Mapping[str, frozenset[str]] = {
+    "beacons": frozenset({"list", "list_available"}),
     "cloud": frozenset({"profile"}),
     "cp": frozenset({"get_dir", "get_file"}),
     "file": frozenset({
@@ -42,7 +43,8 @@ TAKES_MORE: Mapping[str, frozenset[str]] = {
         "list_repos", "list_upgrades", "owner", "purge", "refresh_db", "remove", "resolve_capabilities",
         "services_need_restart", "unhold", "upgrade", "upgrade_available", "verify", "version", "version_cmp",
     }),
-    "saltutil": frozenset({"refresh_grains", "refresh_modules"}),
+    "saltutil": frozenset({"cmd", "cmd_iter", "refresh_grains", "refresh_modules"}),
+    "schedule": frozenset({"postpone_job", "show_next_fire_time", "skip_job"}),
     "service": frozenset({"delete", "disable", "enable", "enabled"}),
     "ssh": frozenset({"set_auth_key_from_file"}),
     "sys": frozenset({"list_functions", "list_runner_functions"}),

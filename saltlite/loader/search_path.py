@@ -19,9 +19,9 @@ An entry point names a package with a folder for each type, or a function:
     mine = mypackage.places:folders  a function that returns {type: [folder, …]}
     module_dirs = mypackage:old      the older form, named after the option: a function that returns [folder, …]
 
-A package is found without being imported. A function is imported and called when the index is built; one that fails is
-logged once and skipped. Entry points are read from the metadata folders on `sys.path`, because `importlib.metadata`
-would make every process import libraries for mail, zip and csv.
+A package is found without being imported. A function is imported and called when the index is built, in the older form
+only for plug-ins of its option; one that fails is logged once and skipped. Entry points are read from the metadata
+folders on `sys.path`, because `importlib.metadata` would make every process import libraries for mail, zip and csv.
 """
 
 from __future__ import annotations
@@ -52,6 +52,10 @@ SALTS = "salt.loader"
 GROUPS = (OURS, SALTS)
 
 _METADATA = (".dist-info", ".egg-info")
+_OPTION = "_dirs"
+"""Ends the names of the older form."""
+CONTRIBUTIONS_KEPT = 256
+"""Entry points whose folders are cached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +76,16 @@ class Contribution:
 
 def entry_folders(group: str, kind: str, option: str) -> list[tuple[str, str]]:
     """(name, folder) of every entry point of the group with a folder of the type, sorted by name."""
-    return [(one.name, folder) for one in _contributions(group, installed()) for folder in one.folders(kind, option)]
+    stamps = installed()
+    found: dict[str, Contribution] = {}
+    for its_group, name, value in _lines_of(stamps):
+        # A function may import much, which would stay in a daemon: one for another option is not called.
+        if its_group != group or name in found or (name.endswith(_OPTION) and name != option):
+            continue
+        contribution = _contribution(name, value, stamps)
+        if contribution is not None:
+            found[name] = contribution
+    return [(one.name, folder) for one in found.values() for folder in one.folders(kind, option)]
 
 
 def any_entries(group: str) -> bool:
@@ -97,24 +110,20 @@ def _lines_of(stamps: tuple[tuple[str, int], ...]) -> list[tuple[str, str, str]]
     return sorted(_entry_points([folder for folder, _ in stamps]))
 
 
-@functools.lru_cache(maxsize=len(GROUPS))
-def _contributions(group: str, stamps: tuple[tuple[str, int], ...]) -> list[Contribution]:
-    """The working entry points of the group; the first of a name counts."""
-    found: dict[str, Contribution] = {}
-    for its_group, name, value in _lines_of(stamps):
-        if its_group != group or name in found:
-            continue
-        try:
-            with load_deadline():
-                found[name] = _contribution(name, value)
-        except KeyboardInterrupt:
-            raise
-        except (Exception, SystemExit, DeadlineError) as error:  # noqa: BLE001 - supervision point: foreign packages
-            log.warning("Entry point %s = %s is skipped: %s: %s", name, value, type(error).__name__, error)
-    return list(found.values())
+@functools.lru_cache(maxsize=CONTRIBUTIONS_KEPT)
+def _contribution(name: str, value: str, _stamps: tuple[tuple[str, int], ...]) -> Contribution | None:
+    """The folders of an entry point; None for one that does not work, which is logged once."""
+    try:
+        with load_deadline():
+            return _loaded(name, value)
+    except KeyboardInterrupt:
+        raise
+    except (Exception, SystemExit, DeadlineError) as error:  # noqa: BLE001 - supervision point: foreign packages
+        log.warning("Entry point %s = %s is skipped: %s: %s", name, value, type(error).__name__, error)
+        return None
 
 
-def _contribution(name: str, value: str) -> Contribution:
+def _loaded(name: str, value: str) -> Contribution:
     module, _, attribute = value.partition(":")
     if not attribute:
         spec = importlib.util.find_spec(module)

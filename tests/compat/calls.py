@@ -69,7 +69,7 @@ def _called(fleet: Fleet, call: str) -> dict[str, Any]:
     began = time.perf_counter()
     said = fleet.cli("*", *call.split(), "--out", "json")
     ms = round((time.perf_counter() - began) * 1000)
-    value = json.loads(said.out)["m"] if said.out.strip() else said.err
+    value = json.loads(said.out).get("m", said.err) if said.out.strip() else said.err
     return {"call": call, "retcode": said.code, "ms": ms, "return": json.dumps(value)}
 
 
