@@ -172,6 +172,18 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "saltlite lint FILE|FOLDER... [options]",
         "Look for mistakes in modules and interfaces.",
     ),
+    "master invite": (
+        "saltlite master invite NAME [REQUEST] [options]",
+        "Let a further master into the fleet, by its request.",
+    ),
+    "master join": (
+        "saltlite master join INVITATION [options]",
+        "Make this machine's master one of the fleet.",
+    ),
+    "master request": (
+        "saltlite master request [FILE] [options]",
+        "Ask for an invitation: write this master's public keys.",
+    ),
     "match": (
         "saltlite match [options] TARGET",
         "Show what a target selects, and why; nothing is run.",

@@ -116,9 +116,15 @@ class MasterConfig:
         "A PostgreSQL database that has the store in place of a file in data_dir: a connection string, such as "
         "`host=db1,db2 dbname=saltlite user=saltlite sslmode=verify-full passfile=/etc/saltlite/database.pass`. It "
         "contains no password: that stands in the passfile, or is not needed on a Unix socket (peer). The database "
-        "serves this master only. `saltlite store migrate` moves the store there and back: see "
-        "`saltlite help postgresql`.",
+        "serves this master only, unless several_masters is set. `saltlite store migrate` moves the store there and "
+        "back: see `saltlite help postgresql`.",
         TextKind(_without_password),
+    )
+    several_masters: bool = option(
+        False,
+        "Whether other masters of the same fleet share the `database`, which this option needs. Each has another "
+        "master_name, and sets this option, too. Commands on any of them reach the minions of all.",
+        FlagKind(),
     )
     cachedir: str = option(
         "/var/cache/saltlite/master",

@@ -6,6 +6,8 @@ fleet.id      the fingerprint of the present fleet key, for people
 master.key    X25519: authenticates the link process
 job.key       Ed25519 seed: MWorkers sign jobs with it
 master.cert   the certificate that the fleet key signed for the two
+shared.key    32 bytes that all masters of one store have: it seals tokens of logins, keys of minions and pillar values
+fleet.holder  on a master that was invited: the name of the master that has the fleet key, in place of the key
 
 The fleet key is made on the first start and never again. If it is missing, damaged, or of another fleet than the files
 beside it, the master does not start, because minions trust no other key. The other two keys are the master's own: a
@@ -18,6 +20,7 @@ interruption the next `ensure_identity` completes the rotation if the chain name
 from __future__ import annotations
 
 import fcntl
+import hmac
 import logging
 import os
 import secrets
@@ -55,6 +58,8 @@ CHAIN_KEPT = SECRET_MAX // SUCCESSION_BYTES
 """Successions kept on disk; minions get the newest of them."""
 FLEET_FILES = ("fleet.key", "fleet.chain", "fleet.id", "master.cert")
 """The files that define the fleet of this master."""
+HOLDER = "fleet.holder"
+SHARED_KEY = "shared.key"
 LOST = ".lost"
 """The suffix of files of a lost fleet key."""
 
@@ -71,10 +76,19 @@ class FleetFiles:
     present: tuple[str, ...]
     """The FLEET_FILES that exist, readable or not."""
     accepted: int = 0
+    holder: str = ""
+    """On a master that was invited: the name of the master that has the fleet key."""
+
+    @property
+    def was_invited(self) -> bool:
+        """Whether another master has the fleet key, and signed the certificate of this one."""
+        return self.key is None and bool(self.holder) and self.certificate is not None
 
     @property
     def public(self) -> bytes | None:
         """The present fleet key, None when it is missing or damaged."""
+        if self.was_invited and self.certificate is not None:
+            return self.certificate.fleet_public
         return ed25519_public(self.key) if self.key is not None and len(self.key) == KEY_BYTES else None
 
     def behind(self) -> tuple[str, ...]:
@@ -137,6 +151,7 @@ def fleet_files(pki_dir: str, accepted: int = 0) -> FleetFiles:
     """Read the fleet files of a folder. Raises StartupError for an unreadable one."""
     raw = {name: read_secret(_path(pki_dir, name)) for name in FLEET_FILES if name != "fleet.id"}
     raw["fleet.id"] = _public_file(_path(pki_dir, "fleet.id"))
+    holder = _public_file(_path(pki_dir, HOLDER)) or b""
     try:
         chain = decode_chain(raw["fleet.chain"] or b"")
     except ProtocolError as error:
@@ -156,6 +171,7 @@ def fleet_files(pki_dir: str, accepted: int = 0) -> FleetFiles:
         id=named,
         present=tuple(name for name in FLEET_FILES if raw[name] is not None),
         accepted=accepted,
+        holder=holder.decode(errors="replace").strip(),
     )
 
 
@@ -178,10 +194,11 @@ def rotate(pki_dir: str, name: str, now: float) -> Succession:
         if not fleet_files(pki_dir).present:
             raise UsageError(f"there is no fleet key in {pki_dir} yet: the master makes it on its first start")
         _ensure(pki_dir, name, now, 0)
+        former = fleet_key(pki_dir)
         chain = fleet_files(pki_dir).chain
         successor = secrets.token_bytes(KEY_BYTES)
         serial = chain[-1].serial + 1 if chain else 1
-        record = succeed(_key(pki_dir, "fleet.key"), successor, serial=serial, time=int(now))
+        record = succeed(former, successor, serial=serial, time=int(now))
         write_secret(_path(pki_dir, "fleet.key.next"), successor)
         write_secret(_path(pki_dir, "fleet.chain"), encode_chain([*chain, record][-CHAIN_KEPT:]))
         _ensure(pki_dir, name, now, 0)
@@ -195,6 +212,8 @@ def replace_lost(pki_dir: str, name: str, now: float) -> Fingerprint:
     """
     with _alone(pki_dir):
         found = fleet_files(pki_dir)
+        if found.was_invited:
+            fleet_key(pki_dir)
         if found.public is not None and not found.problem():
             raise UsageError(
                 f"the fleet key in {pki_dir} is not lost: `saltlite key fleet rotate` changes it, and minions follow"
@@ -212,8 +231,72 @@ def replace_lost(pki_dir: str, name: str, now: float) -> Fingerprint:
 
 def sign_bundle(pki_dir: str, manifest: bytes) -> tuple[bytes, bytes]:
     """The fleet's public key, and its signature over the manifest of a bundle. Raises StartupError."""
-    seed = _key(pki_dir, "fleet.key")
+    seed = fleet_key(pki_dir)
     return ed25519_public(seed), sign(seed, BUNDLE_DOMAIN, manifest)
+
+
+def fleet_key(pki_dir: str) -> bytes:
+    """The seed of the fleet key. Raises UsageError on a master that was invited, and StartupError."""
+    found = fleet_files(pki_dir)
+    if found.was_invited:
+        raise UsageError(
+            f"this master does not have the fleet key, the master {found.holder} does: run this command on its machine"
+        )
+    return _key(pki_dir, "fleet.key")
+
+
+def own_keys(pki_dir: str) -> tuple[bytes, bytes]:
+    """The public keys of this master, for its link process and for jobs, which are made if they are missing. Raises
+    StartupError."""
+    with _alone(pki_dir):
+        renewed = _decoded(read_secret(_path(pki_dir, "master.cert"))) is not None
+        for own in ("master.key", "job.key"):
+            _ensure_own(pki_dir, own, renewed=renewed)
+    return public_of(link_key(pki_dir)), ed25519_public(job_key(pki_dir))
+
+
+def install_invited(pki_dir: str, certificate: MasterCertificate, chain: bytes, shared: bytes, holder: str) -> None:
+    """Make this the pki_dir of a master that was invited. Raises StartupError.
+
+    The certificate is written last: until then no master starts here, and this can be repeated.
+    """
+    with _alone(pki_dir):
+        write_secret(_path(pki_dir, SHARED_KEY), shared)
+        write_secret(_path(pki_dir, HOLDER), f"{holder}\n".encode())
+        if chain:
+            write_secret(_path(pki_dir, "fleet.chain"), chain)
+        _write_id(pki_dir, certificate.fleet_public)
+        write_secret(_path(pki_dir, "master.cert"), certificate.encode())
+
+
+def sign_certificate(pki_dir: str, name: str, static_public: bytes, job_public: bytes, now: float) -> MasterCertificate:
+    """A certificate for another master of this fleet. Raises StartupError, and UsageError without the fleet key."""
+    epoch = certificate_of(pki_dir).epoch
+    return issue(fleet_key(pki_dir), _content_for(name, static_public, job_public, int(now), epoch))
+
+
+def shared_key(pki_dir: str) -> bytes | None:
+    """The secret of all masters of one store; None if this one never shared a store. Raises StartupError."""
+    path = _path(pki_dir, SHARED_KEY)
+    key = read_secret(path)
+    if key is not None and len(key) != KEY_BYTES:
+        raise StartupError(
+            f"{path} is damaged: it has {len(key)} bytes, and a key has {KEY_BYTES}; copy it from another master of "
+            "the same store, or restore it from a backup"
+        )
+    return key
+
+
+def seal_key(pki_dir: str, purpose: str) -> bytes:
+    """A key of 32 bytes for one purpose, the same on all masters of the store. Raises StartupError without one."""
+    secret = shared_key(pki_dir)
+    if secret is None:
+        raise StartupError(
+            f"there is no {_path(pki_dir, SHARED_KEY)}: restore it from a backup, or copy it from another master of "
+            "the same store"
+        )
+    # HKDF-Expand with SHA-256: the secret is uniformly random.
+    return hmac.digest(secret, b"saltlite several masters: " + purpose.encode() + b"\x01", "sha256")
 
 
 def stamps(pki_dir: str) -> tuple[tuple[int, int] | None, ...]:
@@ -226,7 +309,7 @@ def stamps(pki_dir: str) -> tuple[tuple[int, int] | None, ...]:
             return None
         return found.st_ino, found.st_mtime_ns
 
-    return tuple(stamp(_path(pki_dir, name)) for name in (*FLEET_FILES, "fleet.key.next"))
+    return tuple(stamp(_path(pki_dir, name)) for name in (*FLEET_FILES, HOLDER, SHARED_KEY, "fleet.key.next"))
 
 
 def certificate_of(pki_dir: str) -> MasterCertificate:
@@ -265,6 +348,9 @@ def _ensure(pki_dir: str, name: str, now: float, accepted: int) -> bool:
     problem = found.problem()
     if problem:
         raise StartupError(problem)
+    if found.was_invited and found.certificate is not None:
+        _check_invited(pki_dir, name, int(now), found.certificate, found.holder)
+        return False
     if found.key is None:
         write_secret(_path(pki_dir, "fleet.key"), secrets.token_bytes(KEY_BYTES))
     fleet_private = _key(pki_dir, "fleet.key")
@@ -280,16 +366,49 @@ def _ensure(pki_dir: str, name: str, now: float, accepted: int) -> bool:
     return renewed
 
 
+def _check_invited(pki_dir: str, name: str, now: int, certificate: MasterCertificate, holder: str) -> None:
+    """Raises StartupError if the certificate of an invited master is not for it, or has expired."""
+    again = (
+        f"run `saltlite master request` here, `saltlite master invite` on the machine of {holder}, and "
+        "`saltlite master join` here"
+    )
+    if certificate.name != name:
+        raise MisconfiguredError(
+            f"the certificate in {pki_dir} is of the master {certificate.name}, and this one is named {name}: set "
+            f"`master_name: {certificate.name}`, or ask for another invitation: {again}"
+        )
+    for own, of_private, public in (
+        ("master.key", public_of, certificate.static_public),
+        ("job.key", ed25519_public, certificate.job_public),
+    ):
+        key = read_secret(_path(pki_dir, own))
+        if key is None or len(key) != KEY_BYTES or of_private(key) != public:
+            raise StartupError(
+                f"{_path(pki_dir, own)} is missing, or the certificate names another key: restore it from a backup, or "
+                f"ask for another invitation: {again}"
+            )
+    days = (certificate.not_after - now) / DAY_S
+    if days < 0:
+        raise StartupError(f"the certificate of this master expired {-days:.0f} days ago: {again}")
+    if days < RENEW_DAYS:
+        log.warning("the certificate of this master expires in %.0f days: %s", days, again)
+
+
 def _content(pki_dir: str, name: str, now: int, old: MasterCertificate | None) -> CertificateContent:
+    static, job = public_of(_key(pki_dir, "master.key")), ed25519_public(_key(pki_dir, "job.key"))
+    # A renewal does not invalidate earlier certificates, nor those of other masters.
+    return _content_for(name, static, job, now, old.epoch if old is not None else 1)
+
+
+def _content_for(name: str, static_public: bytes, job_public: bytes, now: int, epoch: int) -> CertificateContent:
     if not is_name(name):
         raise MisconfiguredError(f"{name[:80]!r} cannot be the name of a master: set `master_name` (at most 64 bytes)")
     return CertificateContent(
-        static_public=public_of(_key(pki_dir, "master.key")),
-        job_public=ed25519_public(_key(pki_dir, "job.key")),
+        static_public=static_public,
+        job_public=job_public,
         name=name,
         serial=int.from_bytes(secrets.token_bytes(7), "big"),
-        # A renewal does not invalidate earlier certificates, nor those of other masters.
-        epoch=old.epoch if old is not None else 1,
+        epoch=epoch,
         not_before=now - DAY_S,
         not_after=now - DAY_S + CERTIFICATE_MAX_DAYS * DAY_S,
     )

@@ -1,0 +1,167 @@
+"""`saltlite master`: how several masters of one fleet come, are seen, and go.
+
+`request`, `invite` and `join` work on the files of this machine's master and run as their owner, root, because no
+process of the master has all keys.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING
+
+from saltlite.cli import exitcodes
+from saltlite.cli.commands import command_table, config_dir_of
+from saltlite.cli.options import Option, format_duration, parse_duration
+from saltlite.cli.output import print_answer
+from saltlite.config.load import load_master
+from saltlite.errors import RefusedError, UsageError
+from saltlite.master.processes import identity, invitation
+from saltlite.model.keys import parse_fingerprint
+from saltlite.platform.privileges import private_dir
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from saltlite.cli.console import Console
+    from saltlite.cli.options import Parsed
+    from saltlite.config.master import MasterConfig
+    from saltlite.model.keys import Fingerprint
+
+DROP_IN = "several-masters.conf"
+"""What `join` writes into master.d of the configuration folder."""
+_YES = Option("-y", "--yes", help="do not ask")
+
+
+def run_request(argv: Sequence[str], console: Console) -> int:
+    """Write the public keys of this machine's master to a file. Raises SaltliteError."""
+    parsed = command_table("master request").parse(argv)
+    console.quiet = parsed.on("quiet")
+    config = load_master(config_dir_of(parsed)).config
+    name = identity.name_of(config)
+    given = _words(parsed, 0, 1, "name one file at most, as in saltlite master request master2.request")
+    private_dir(config.pki_dir, os.geteuid(), os.getegid())
+    request = invitation.request_of(config.pki_dir, name)
+    path = invitation.write_new(given[0] if given else f"{name}.request", request.encode())
+    answer = {"file": path, "name": name, "fingerprint": request.fingerprint}
+    print_answer(answer, f"{path}\nfingerprint: {request.fingerprint}\n", parsed, console)
+    console.note(
+        f"Copy it to the machine that has the fleet key, and run there: saltlite master invite {name}\n"
+        "That shows the same fingerprint. The file has no secret in it."
+    )
+    return exitcodes.OK
+
+
+def run_invite(argv: Sequence[str], console: Console) -> int:
+    """Answer the request of a further master with an invitation. Raises SaltliteError."""
+    parsed = command_table(
+        "master invite",
+        Option(
+            "--fingerprint",
+            metavar="TEXT",
+            convert=parse_fingerprint,
+            help="of the request, instead of a question",
+        ),
+        Option("--expires", metavar="TIME", convert=parse_duration, help="how long it can be used (1d)"),
+        Option("--database", metavar="DSN", help="how the new master connects, if not as this one"),
+        _YES,
+    ).parse(argv)
+    console.quiet = parsed.on("quiet")
+    words = _words(
+        parsed, 1, 2, "name the new master, and its request file if that is not NAME.request: saltlite master invite m2"
+    )
+    config = load_master(config_dir_of(parsed)).config
+    name = words[0]
+    request = invitation.read_request(words[1] if len(words) > 1 else f"{name}.request")
+    if request.name != name:
+        raise UsageError(f"the request is that of a master named {request.name}, not {name}: nothing was made")
+    expires_s = parsed.options.get("expires", invitation.EXPIRES_S)
+    database = parsed.options.get("database", config.database)
+    text = invitation.invite(config.pki_dir, request, database, console.now(), expires_s)
+    _compare(parsed, console, "fingerprint", request.fingerprint, f"did `saltlite master request` on {name} show")
+    path = invitation.write_new(f"{name}.invitation", text)
+    answer = {"file": path, "name": name, "fingerprint": request.fingerprint, "expires_at": console.now() + expires_s}
+    print_answer(answer, f"{path}\n", parsed, console)
+    console.note(
+        f"Copy it to {name} within {format_duration(expires_s)}, and run there: saltlite master join "
+        f"{name}.invitation\nOnly that machine can read it."
+    )
+    if _is_local(database):
+        console.note(
+            "Its `database` names no other machine: if the new master runs elsewhere, invite it with --database."
+        )
+    return exitcodes.OK
+
+
+def run_join(argv: Sequence[str], console: Console) -> int:
+    """Make this machine's master one of the fleet that invited it. Raises SaltliteError."""
+    parsed = command_table(
+        "master join",
+        Option(
+            "--fleet",
+            metavar="FINGERPRINT",
+            convert=parse_fingerprint,
+            help="of the fleet, instead of a question",
+        ),
+        _YES,
+    ).parse(argv)
+    console.quiet = parsed.on("quiet")
+    (path,) = _words(parsed, 1, 1, "name the invitation, as in saltlite master join master2.invitation")
+    config_dir = config_dir_of(parsed)
+    config = load_master(config_dir).config
+    name = identity.name_of(config)
+    invited = invitation.read_invitation(path, config.pki_dir, name, console.now())
+    _compare(parsed, console, "fleet", invited.fleet, "does `saltlite key finger` on its masters show the fleet")
+    written = _configure(config, config_dir, invited.database)
+    invitation.join(config.pki_dir, invited)
+    until = invited.certificate.not_after
+    answer = {"name": name, "fleet": invited.fleet, "certificate_until": until, "configuration": written}
+    print_answer(answer, f"{name} is a master of fleet {invited.fleet}\n", parsed, console)
+    if written:
+        console.note(f"{written} sets `database` and `several_masters`.")
+    console.note(f"Start the master (a passfile that `database` names has to be here). Then remove {path}.")
+    return exitcodes.OK
+
+
+def _words(parsed: Parsed, least: int, most: int, usage: str) -> list[str]:
+    if not least <= len(parsed.words) <= most:
+        raise UsageError(usage)
+    return list(parsed.words)
+
+
+def _compare(parsed: Parsed, console: Console, option: str, shown: Fingerprint, question: str) -> None:
+    """Have a person, or the option of that name, confirm a fingerprint. Raises UsageError and RefusedError."""
+    given = parsed.options.get(option)
+    if given is not None:
+        if given != shown:
+            raise RefusedError(f"the fingerprint is {shown}, not {given}: nothing was done")
+        return
+    if parsed.on("yes"):
+        return
+    if not console.can_ask():
+        raise UsageError(f"the fingerprint {shown} has to be compared: give the expected one with --{option}, or -y")
+    if not console.ask(f"{question} {shown}?"):
+        raise RefusedError("nothing was done")
+
+
+def _is_local(dsn: str) -> bool:
+    """Whether a connection string leads to a Unix socket or to this machine only."""
+    hosts = [word.partition("=")[2].strip("'") for word in dsn.split() if word.startswith(("host=", "hostaddr="))]
+    names = [name for one in hosts for name in one.split(",")]
+    return "://" not in dsn and all(name.startswith("/") or name in ("localhost", "127.0.0.1", "::1") for name in names)
+
+
+def _configure(config: MasterConfig, config_dir: str, database: str) -> str:
+    """Set the options of a master that shares its store, unless they are set; the file. Raises UsageError."""
+    if config.database == database and config.several_masters:
+        return ""
+    folder = os.path.join(config_dir, "master.d")
+    path = os.path.join(folder, DROP_IN)
+    text = f"# Written by `saltlite master join`.\ndatabase: {json.dumps(database)}\nseveral_masters: true\n"
+    try:
+        os.makedirs(folder, exist_ok=True)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written ({error.strerror}): nothing was done") from error
+    return path
