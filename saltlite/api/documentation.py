@@ -37,8 +37,8 @@ PATHS = "api"
 _KEPT_NAMES = ("PATH", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "LANG", "LC_ALL")
 _HEADING = re.compile(r"(#{1,6}) +(.+?) *", re.ASCII)
 _FENCE = "```"
-_FIRST = ("install", "command-line", "targeting", "modules", "access-control", "http-api")
-"""What newcomers read first; the other documents follow by name."""
+_LISTED = re.compile(r"## (.+)|- \[([a-z-]+)\]\(.+", re.ASCII)
+"""A line of the page `index` that begins a section, or names a page."""
 
 
 class NoReferenceError(SaltliteError):
@@ -83,10 +83,13 @@ class Documentation:
         self._passages: list[Passage] = []
 
     async def contents(self) -> dict[str, Any]:
-        """`version`, `pages` with their titles, and `reference`: sections, and the names and summaries of entries."""
+        """`version`; `pages` with titles and sections; `reference`: sections, names and summaries of entries."""
         return {
             "version": __version__,
-            "pages": [{"name": name, "title": _title(text)} for name, text in pages().items()],
+            "pages": [
+                {"name": name, "title": _title(text), "section": _sections_of_pages()[name]}
+                for name, text in pages().items()
+            ],
             "reference": [
                 {
                     "name": section["name"],
@@ -177,11 +180,23 @@ async def _made(*words: str) -> Any:
 
 @cache
 def pages() -> dict[str, str]:
-    """Name -> Markdown, in the order in which they are listed."""
-    found = {item.name: item for item in (files("saltlite") / "docs").iterdir() if item.name.endswith(".md")}
-    names = sorted(name.removesuffix(".md") for name in found)
-    ordered = [*(name for name in _FIRST if name in names), *(name for name in names if name not in _FIRST)]
-    return {name: found[f"{name}.md"].read_text(encoding="utf-8") for name in ordered}
+    """Name -> Markdown, in the order of the page `index`, which is not among them: the console shows what it has."""
+    return {name: _text(name) for name in _sections_of_pages()}
+
+
+@cache
+def _sections_of_pages() -> dict[str, str]:
+    """Name of a page -> title of its section, in the order of the page `index`."""
+    found, section = {}, ""
+    for line in filter(None, map(_LISTED.fullmatch, _text("index").splitlines())):
+        section = line[1] or section
+        if line[2]:
+            found[line[2]] = section
+    return found
+
+
+def _text(name: str) -> str:
+    return (files("saltlite") / "docs" / f"{name}.md").read_text(encoding="utf-8")
 
 
 def _title(text: str) -> str:

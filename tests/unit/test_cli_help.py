@@ -12,7 +12,7 @@ import pytest
 from saltlite.cli import exitcodes
 from saltlite.cli.commands import SALT_KEY
 from saltlite.cli.main import main
-from saltlite.cli.verbs.help import DOCS, titles
+from saltlite.cli.verbs.help import DOCS, page, sections, titles
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / ".github").glob("*.md"), *Path(DOCS).glob("*.md")])
@@ -23,14 +23,15 @@ def test_without_a_topic_every_page_is_listed_with_its_title(capsys: pytest.Capt
     assert main(["help"]) == 0
     listed = capsys.readouterr().out
     assert len(titles()) > 10
-    for name, title in titles().items():
-        assert re.search(rf"^  {name} +{re.escape(title)}$", listed, re.MULTILINE)
+    for name, about in titles().items():
+        assert re.search(rf"^  {name} +{re.escape(about)}$", listed, re.MULTILINE)
+    assert [title for title in sections() if f"\n{title}:\n" not in listed] == []
 
 
-@pytest.mark.parametrize("topic", ["targeting", "Targeting", "targeting.md"])
+@pytest.mark.parametrize("topic", ["targeting", "Targeting", "targeting.md", "index"])
 def test_a_page_is_shown_whole(topic: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["help", topic]) == 0
-    assert capsys.readouterr().out == (Path(DOCS) / "targeting.md").read_text()
+    assert capsys.readouterr().out == page(topic.lower().removesuffix(".md"))
 
 
 @pytest.mark.parametrize(
@@ -51,11 +52,11 @@ def test_what_is_no_page_is_an_error_with_the_way_out(
     assert not printed.out
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_link_of_the_documentation_leads_somewhere(page: Path) -> None:
-    text = re.sub(r"(?s)```.*?```", "", page.read_text())
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_every_link_of_the_documentation_leads_somewhere(path: Path) -> None:
+    text = re.sub(r"(?s)```.*?```", "", path.read_text())
     for target in LINK.findall(text):
-        assert (page.parent / target).exists(), target
+        assert (path.parent / target).exists(), target
 
 
 COMMAND = re.compile(r"^[$#] (saltlite(?:-key|-run)? .*)", re.MULTILINE)
@@ -74,8 +75,8 @@ ASKS = re.compile(
 
 def typed_commands() -> Iterator[tuple[str, list[str]]]:
     """The command lines in blocks of ```console that ask a master, with the page's name, as words."""
-    for page in PAGES:
-        for block in re.findall(r"(?ms)^```console\n(.*?)^```", page.read_text()):
+    for path in PAGES:
+        for block in re.findall(r"(?ms)^```console\n(.*?)^```", path.read_text()):
             for line in COMMAND.findall(block):
                 typed = " ".join(shlex.split(line.replace("$jid", JID), comments=True, posix=False))
                 for part in re.split(r"; | && | \| | > ", typed):
@@ -84,7 +85,7 @@ def typed_commands() -> Iterator[tuple[str, list[str]]]:
                     # A runner with --async goes on in a fork, and ends the process that typed it.
                     ends = words[:1] == ["runner"] and "--async" in words
                     if program.startswith("saltlite") and not ends and ASKS.match(" ".join(words)):
-                        yield page.name, words
+                        yield path.name, words
 
 
 @pytest.mark.parametrize(("page", "words"), list(typed_commands()))
@@ -102,7 +103,16 @@ def test_every_command_of_the_documentation_is_understood(
     assert code in (exitcodes.OK, exitcodes.INTERNAL, exitcodes.UNREACHABLE, exitcodes.USAGE)
 
 
-def test_the_readme_names_every_page_and_is_short() -> None:
+def test_the_index_names_every_page_once_in_the_kinds_of_pages_that_there_are() -> None:
+    named = [name for listed in sections().values() for name in listed]
+    assert sorted(named) == sorted(path.stem for path in Path(DOCS).glob("*.md") if path.stem != "index")
+    assert list(sections()) == ["Tutorial", "How to", "Reference", "Explanation", "Operations", "From Salt"]
+    for name, about in titles().items():
+        assert about, name
+        assert f"- [{name}]({name}.md): {about}\n" in page("index")
+
+
+def test_the_readme_leads_to_the_index_and_is_short() -> None:
     readme = (ROOT / "README.md").read_text()
-    assert [name for name in titles() if f"saltlite/docs/{name}.md" not in readme] == []
+    assert "(saltlite/docs/index.md)" in readme
     assert len(readme.splitlines()) <= 150

@@ -40,8 +40,8 @@ export class Docs extends Page {
       <div class="docs">
         <nav aria-label="Documentation">
           <details open=${matchMedia("(min-width: 60rem)").matches || path === "docs"}><summary>Contents</summary>
-            <ul>${contents.pages.map((page) => html`<li><a href=${link(`docs/${page.name}`)}
-              aria-current=${path === `docs/${page.name}` ? "page" : undefined}>${page.title}</a></li>`)}</ul>
+            ${sections(contents).map(([title, pages]) => html`<p>${title}</p><ul>${pages.map((page) => html`<li><a href=${link(`docs/${page.name}`)}
+              aria-current=${path === `docs/${page.name}` ? "page" : undefined}>${page.title}</a></li>`)}</ul>`)}
             ${contents.reference.map((one) => html`<details open=${one.name === section}><summary>${one.title}</summary>
               <ul>${one.entries.map((row) => html`<li><a href=${link(`docs/reference/${one.name}/${row.name}`)}
                 aria-current=${one.name === section && row.name === entry ? "page" : undefined}><code>${row.name}</code></a></li>`)}</ul></details>`)}
@@ -53,10 +53,15 @@ export class Docs extends Page {
   }
 }
 
+/** The pages by their sections, as pairs; pages of one section follow each other. */
+function sections({ pages }) {
+  return [...new Set(pages.map((page) => page.section))].map((title) => [title, pages.filter((page) => page.section === title)]);
+}
+
 function Start({ contents }) {
-  return html`<h2>Documents</h2>
-    <ul class="tiles">${contents.pages.map((page) => html`<li><a href=${link(`docs/${page.name}`)}>${page.title}</a></li>`)}</ul>
-    <h2>Reference</h2>
+  return html`${sections(contents).map(([title, pages]) => html`<h2>${title}</h2>
+    <ul class="tiles">${pages.map((page) => html`<li><a href=${link(`docs/${page.name}`)}>${page.title}</a></li>`)}</ul>`)}
+    <h2>Reference of this version</h2>
     <p class="dim">What ships with saltlite. What your own modules do, sys.doc says on their machines.</p>
     <dl>${contents.reference.map((one) => html`<dt>${one.title}</dt>
       <dd>${one.entries.map((row) => html`<a href=${link(`docs/reference/${one.name}/${row.name}`)} title=${row.summary}><code>${row.name}</code></a> `)}</dd>`)}</dl>`;

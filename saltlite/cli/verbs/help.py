@@ -21,10 +21,25 @@ DOCS = os.path.join(os.path.dirname(saltlite.__file__), "docs")
 _ENDING = ".md"
 
 
+_INDEX = "index"
+"""The page that has the sections and the order of all others."""
+
+
+def sections() -> dict[str, dict[str, str]]:
+    """Title of a section -> name of a page -> what it covers, in the order of the page `index`."""
+    found: dict[str, dict[str, str]] = {}
+    for line in page(_INDEX).splitlines():
+        if line.startswith("## "):
+            listed = found[line[3:]] = {}
+        elif line.startswith("- ["):
+            name, _, about = line[3:].partition("](")
+            listed[name] = about.partition("): ")[2]
+    return found
+
+
 def titles() -> dict[str, str]:
-    """The name of each page and its title, sorted by name."""
-    names = sorted(name.removesuffix(_ENDING) for name in os.listdir(DOCS) if name.endswith(_ENDING))
-    return {name: page(name).partition("\n")[0].removeprefix("# ") for name in names}
+    """The name of each page and what it covers, in the order of the page `index`."""
+    return {name: about for listed in sections().values() for name, about in listed.items()}
 
 
 def page(name: str) -> str:
@@ -36,15 +51,17 @@ def page(name: str) -> str:
 def run(argv: Sequence[str], console: Console) -> int:
     """Print one page, the help of a command, or the list of all pages. Raises UsageError for an unknown topic."""
     parsed = Table(*COMMANDS["help"], (NO_PAGER,)).parse(argv)
-    known = titles()
+    known = {_INDEX: "", **titles()}
     if parsed.words and parsed.words[0] in members("") and parsed.words[0] not in known:
         return _command_help(parsed.words, console)
     if len(parsed.words) > 1:
         raise UsageError("saltlite help shows one page at a time: saltlite help TOPIC")
     if not parsed.words:
         width = max(map(len, known))
-        lines = [f"  {name:{width}}  {title}" for name, title in known.items()]
-        console.data("\n".join(["pages, each shown by `saltlite help TOPIC`:", *lines, ""]))
+        lines = ["pages, each shown by `saltlite help TOPIC`:"]
+        for section, listed in sections().items():
+            lines += ["", f"{section}:", *(f"  {name:{width}}  {about}" for name, about in listed.items())]
+        console.data("\n".join([*lines, ""]))
         return exitcodes.OK
     topic = parsed.words[0].lower().removesuffix(".md")
     if topic not in known:
