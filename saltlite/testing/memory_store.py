@@ -7,7 +7,7 @@ that raises, or whose owner is "killed", leaves nothing behind.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
@@ -41,7 +41,16 @@ from saltlite.master.store.ports import (
     parts_of,
     return_event,
 )
-from saltlite.master.store.sharing import CommitSignal, MasterRow, MasterState, SharedWriter
+from saltlite.master.store.sharing import (
+    VALUES_SIZE,
+    CommitSignal,
+    InventoryHead,
+    MasterRow,
+    MasterState,
+    Owner,
+    SharedValue,
+    SharedWriter,
+)
 from saltlite.model.events import Event
 from saltlite.model.ids import Jid, MinionId, RequestId, TargetId
 from saltlite.model.job import (
@@ -79,6 +88,75 @@ class MemoryCommitSignal:
             self._fd = -1
 
 
+class MemoryInventory:
+    """`saltlite.master.store.sharing.SharedInventory`, which all stores of a disk share."""
+
+    def __init__(self) -> None:
+        self.place = "memory"
+        self._head = InventoryHead(0, 0)
+        self._values: dict[tuple[str, str], SharedValue] = {}
+        self._owners: dict[str, tuple[str | None, int]] = {}
+        self._busy = False
+
+    def head(self) -> InventoryHead:
+        return self._head
+
+    def values(self, after: int, limit: int = 1000, size: int = VALUES_SIZE) -> list[SharedValue]:
+        found: list[SharedValue] = []
+        for row in sorted(self._values.values(), key=lambda row: row.seq):
+            if row.seq > after and size > 0 and len(found) < limit:
+                found.append(row)
+                size -= len(row.data or b"")
+        return found
+
+    def owners(self, after: int) -> list[Owner]:
+        return [(srn, minion) for srn, (minion, seq) in self._owners.items() if seq > after]
+
+    def put_value(self, value: SharedValue) -> int:
+        seq = self._next()
+        self._values[value.bank, value.key] = value._replace(seq=seq)
+        return seq
+
+    def delete_value(self, bank: str, key: str, at: float) -> int:
+        row = self._values.get((bank, key))
+        if row is None or row.data is None:
+            return 0
+        return self.put_value(SharedValue(bank, key, "", at, None))
+
+    @contextmanager
+    def registering(self) -> Iterator[Callable[[Sequence[Owner]], int]]:
+        if self._busy:
+            raise StoreError("a change of the inventory is open already; end it before the next")
+        self._busy = True
+        try:
+            yield self._register
+        finally:
+            self._busy = False
+
+    def _register(self, changes: Sequence[Owner]) -> int:
+        self._busy = False
+        seq = self._next()
+        self._owners.update({srn: (minion, seq) for srn, minion in changes})
+        return seq
+
+    def adopt(self, values: Sequence[SharedValue], owners: Sequence[Owner]) -> None:
+        if self._head.seq == 0:
+            for value in values:
+                self.put_value(value)
+            self._register(owners)
+
+    def prune(self, until: int) -> None:
+        self._head = self._head._replace(pruned=max(self._head.pruned, until))
+        self._values = {key: row for key, row in self._values.items() if row.seq > until or row.data is not None}
+        self._owners = {srn: row for srn, row in self._owners.items() if row[1] > until or row[0] is not None}
+
+    def _next(self) -> int:
+        if self._busy:
+            raise StoreError("a change of the inventory is open already; end it before the next")
+        self._head = self._head._replace(seq=self._head.seq + 1)
+        return self._head.seq
+
+
 class MemoryStoreDisk:
     """What survives a crash: the last committed state. Several stores may stand on one disk.
 
@@ -89,6 +167,7 @@ class MemoryStoreDisk:
         self.store_id = store_id or os.urandom(16).hex()
         self.tables = Tables()
         self.signals: list[MemoryCommitSignal] = []
+        self.inventory = MemoryInventory()
 
     def notify(self) -> None:
         """Something was committed."""
@@ -593,6 +672,9 @@ class MemoryStore(_MemoryReader):
                 self._disk.notify()
         finally:
             self._writing = False
+
+    def inventory(self) -> MemoryInventory:
+        return self._disk.inventory
 
     def is_full(self, limit: int) -> bool:
         return self.size() >= limit

@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from saltlite.master.store.ports import Store
+from saltlite.master.store.projection import Projection
+from saltlite.master.store.sharing import SharedInventory, SharedStore
 from saltlite.master.store.sqlite import SqliteStore
 from saltlite.testing.memory_store import MemoryStore, MemoryStoreDisk
-from tests.support.postgres import Server, opener_of_postgres, running_server
+from tests.support.postgres import Server, opener_of_postgres, running_server, several_of_postgres
 
 
 @pytest.fixture(scope="session")
@@ -51,3 +53,43 @@ def opener(request: pytest.FixtureRequest, folder: Path) -> OpenStore:
 @pytest.fixture
 def store(open_store: OpenStore) -> Store:
     return open_store()
+
+
+OpenInventory = Callable[[], SharedInventory]
+
+
+@pytest.fixture(params=["memory", "postgres"])
+def open_inventory(request: pytest.FixtureRequest) -> Iterator[OpenInventory]:
+    """Opens the same inventory again and again, as several masters do."""
+    opened: list[SharedStore] = []
+    if request.param == "memory":
+        disk = MemoryStoreDisk()
+        made: Callable[[], SharedStore] = lambda: MemoryStore(disk)  # noqa: E731 - two ways to open
+    else:
+        made = several_of_postgres(request.getfixturevalue("postgres").new_schema())
+
+    def open_one() -> SharedInventory:
+        opened.append(made())
+        return opened[-1].inventory()
+
+    yield open_one
+    for store in opened:
+        store.close()
+
+
+OpenMaster = Callable[..., Projection]
+SEAL_KEY = bytes(range(32))
+
+
+@pytest.fixture
+def open_master(open_inventory: OpenInventory, tmp_path: Path) -> Iterator[OpenMaster]:
+    """Opens the copies of the master of that name in one more of its processes."""
+    opened: list[Projection] = []
+
+    def open_one(name: str = "a", seal_key: bytes = SEAL_KEY) -> Projection:
+        opened.append(Projection(open_inventory(), {"cachedir": str(tmp_path / name)}, seal_key))
+        return opened[-1]
+
+    yield open_one
+    for one in opened:
+        one.close()

@@ -1,4 +1,4 @@
-"""What the cache banks must do, over files and over memory."""
+"""What the cache banks must do: over files, over memory, and over files that follow a store which masters share."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ import pytest
 
 from saltlite.errors import UsageError
 from saltlite.master.store.banks import LocalBanks
+from saltlite.master.store.projection import Projection
 from saltlite.targeting.banks import DIGEST_MAX, GRAINS_MAX, NAMES, VALUE_DEPTH_MAX, Bank, Banks
 from saltlite.testing.banks import MemoryBanks, MemoryCache
+from saltlite.testing.memory_store import MemoryStore, MemoryStoreDisk
+from tests.contract.conftest import SEAL_KEY
 
 OpenBanks = Callable[[], Banks]
 
@@ -38,14 +41,22 @@ NASTY = [
 ]
 
 
-@pytest.fixture(params=["memory", "files"])
+@pytest.fixture(params=["memory", "files", "shared"])
 def reopen(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OpenBanks]:
     """Opens the same banks again and again, as several MWorkers or a restarted master do."""
     opened: list[Banks] = []
     cache = MemoryCache(time.time)
 
+    disk = MemoryStoreDisk()
+
     def open_one() -> Banks:
-        banks: Banks = MemoryBanks(cache) if request.param == "memory" else LocalBanks(str(tmp_path))
+        banks: Banks
+        if request.param == "memory":
+            banks = MemoryBanks(cache)
+        elif request.param == "files":
+            banks = LocalBanks(str(tmp_path))
+        else:
+            banks = Projection(MemoryStore(disk).inventory(), {"cachedir": str(tmp_path)}, SEAL_KEY).banks
         opened.append(banks)
         return banks
 

@@ -1,4 +1,5 @@
-"""What every registry must do, over its file and over rows in memory."""
+"""What every registry must do: over its file, over rows in memory, and over a file that follows a store which masters
+share."""
 
 from __future__ import annotations
 
@@ -8,26 +9,32 @@ from pathlib import Path
 import pytest
 
 from saltlite.errors import StoreError, UsageError
+from saltlite.master.store.projection import Projection
 from saltlite.resources.registry.mmap import ResourceRegistry
 from saltlite.resources.registry.registry import Conflict, MemoryPrimary, MemoryRows, Registry
+from saltlite.testing.memory_store import MemoryStore, MemoryStoreDisk
+from tests.contract.conftest import SEAL_KEY
 
 OpenRegistry = Callable[[], Registry]
 
 
-@pytest.fixture(params=["memory", "file"])
+@pytest.fixture(params=["memory", "file", "shared"])
 def reopen(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OpenRegistry]:
     """Opens the same registry again and again, as several MWorkers or a restarted master do."""
     opened: list[Registry] = []
     rows = MemoryRows()
 
+    disk = MemoryStoreDisk()
+
     def open_one() -> Registry:
-        registry = (
-            Registry(MemoryPrimary(rows))
-            if request.param == "memory"
-            else ResourceRegistry({"cachedir": str(tmp_path)})
-        )
-        opened.append(registry)
-        return registry
+        opts = {"cachedir": str(tmp_path)}
+        if request.param == "memory":
+            opened.append(Registry(MemoryPrimary(rows)))
+        elif request.param == "file":
+            opened.append(ResourceRegistry(opts))
+        else:
+            opened.append(Projection(MemoryStore(disk).inventory(), opts, SEAL_KEY).registry)
+        return opened[-1]
 
     yield open_one
     for registry in opened:

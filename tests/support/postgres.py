@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from saltlite.master.store.ports import Store
+from saltlite.master.store.sharing import SharedStore
 
 ACCOUNT = "nobody"
 """Whom the server runs as where tests run as root: PostgreSQL refuses root."""
@@ -160,3 +161,12 @@ def opener_of_postgres(dsn: str, master: int = 1) -> Callable[[], Store]:
     from saltlite.master.store.postgres import PostgresStore
 
     return lambda: PostgresStore(dsn, master=master, waits_s=0.0)
+
+
+def several_of_postgres(dsn: str) -> Callable[[], SharedStore]:
+    """How one more master opens a store there that they share."""
+    opener_of_postgres(dsn)
+    from saltlite.master.store.postgres import PostgresStore
+
+    names = itertools.count(1)
+    return lambda: PostgresStore(dsn, master=1, waits_s=0.0, name=f"master-{next(names)}", several=True)

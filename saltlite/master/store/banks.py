@@ -294,6 +294,8 @@ FOLDER = "banks"
 
 NEW_FILE = ".new"
 LOCK_FILE = ".lock"
+COPY_FILE = ".copy"
+"""A mark: the bank is a copy of a shared one (`saltlite.master.store.projection`), without gaps."""
 DAMAGED_PREFIX = ".damaged-"
 
 _READ_BYTES = 64 * 1024
@@ -353,11 +355,17 @@ class LocalBank:
         return found
 
     def put(self, key: str, value: Mapping[str, Any], digest: str = "") -> None:
-        name, data = file_name(key), entry(encoded(value, *self._room), check_digest(digest))
+        self.put_encoded(file_name(key), encoded(value, *self._room), digest)
+
+    def put_encoded(self, name: str, data: bytes, digest: str, at: float | None = None) -> None:
+        """Replace the value in the file of that name; `at` is the time of the put, None for now. Raises as `put`."""
+        content = entry(data, check_digest(digest))
         with self._writing() as folder:
             try:
                 # No key's file begins with a dot, and what is found under this name is of a writer that was killed.
-                _write(folder.fd, NEW_FILE, data)
+                _write(folder.fd, NEW_FILE, content)
+                if at is not None:
+                    os.utime(NEW_FILE, (at, at), dir_fd=folder.fd)
                 folder.feed.begin(name)
                 os.replace(NEW_FILE, name, src_dir_fd=folder.fd, dst_dir_fd=folder.fd)
             except OSError:
@@ -387,6 +395,25 @@ class LocalBank:
     def keys(self) -> list[str]:
         with self._using("read") as folder:
             return self._keys(folder)
+
+    def contents(self) -> Iterator[tuple[str, bytes, str, float]]:
+        """(file name, encoded value, digest, time of the put) of each value that is not damaged."""
+        for key in self.keys():
+            name = file_name(key)
+            with self._using("read") as folder:
+                content = _content(folder.fd, name) or b""
+            data = value_in(content)
+            if data is not None:
+                yield name, data, digest_in(content) or "", self.changed_at(key) or 0.0
+
+    def is_copy(self) -> bool:
+        """Whether this bank has all values of the store that masters share; `set_copy` says so."""
+        return os.path.exists(os.path.join(self._path, COPY_FILE))
+
+    def set_copy(self) -> None:
+        """Note that the values were copied. A bank that loses one, or its folder, is no copy any more."""
+        with self._using("written") as folder:
+            _write(folder.fd, COPY_FILE, b"")
 
     def changed_at(self, key: str) -> float | None:
         with self._using("read") as folder, suppress(FileNotFoundError):
@@ -441,6 +468,8 @@ class LocalBank:
             if content is None or value_in(content) is not None:
                 return
             os.replace(name, DAMAGED_PREFIX + name, src_dir_fd=folder.fd, dst_dir_fd=folder.fd)
+            with suppress(FileNotFoundError):
+                os.unlink(COPY_FILE, dir_fd=folder.fd)
         log.error(
             "what %s held of %r was damaged and is kept as %s%s: it is empty until the minion connects again",
             self._path,
@@ -532,4 +561,4 @@ def _write(folder: int, name: str, data: bytes) -> None:
             rest = rest[file.write(rest) :]
 
 
-__all__ = ["LocalBanks"]
+__all__ = ["FOLDER", "LocalBank", "LocalBanks"]

@@ -3,13 +3,17 @@
 Its event log is what they learn from: new jobs, kills, changed keys, sessions that began elsewhere. Each change commits
 its event in the same transaction, and the order of the events is that of the commits, so a cursor tells what a master
 has applied. Leases compare no clocks: a master watches `renewals` of the others by its own clock.
+
+What minions reported is there as well (`SharedInventory`). Each master copies it into its own files, which
+`saltlite.master.store.projection` brings up to date.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from enum import StrEnum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from saltlite.master.store.ports import Store, StoreWriter
 from saltlite.model.dataclass import dataclass
@@ -91,3 +95,87 @@ class SharedStore(Store, Protocol):
         ...
 
     def listen(self) -> CommitSignal: ...
+
+    def inventory(self) -> SharedInventory:
+        """What minions reported. It belongs to the store, which closes it."""
+        ...
+
+
+# -- what minions reported
+
+
+class InventoryHead(NamedTuple):
+    """How far the changes of an inventory have come."""
+
+    seq: int
+    """The last committed change; 0 for an inventory that was never used."""
+    pruned: int
+    """Deletions up to this change are forgotten."""
+
+
+class SharedValue(NamedTuple):
+    """A value of a cache bank, as it was changed last."""
+
+    bank: str
+    key: str
+    """The name of its file in `saltlite.master.store.banks`."""
+    digest: str
+    at: float
+    """When it was put, in wall-clock seconds since 1970."""
+    data: bytes | None
+    """Opaque here; None if the value was deleted."""
+    seq: int = 0
+    """The number of the change; the inventory counts."""
+
+
+Owner = tuple[str, str | None]
+"""An SRN, and the minion that manages this resource; None if no minion does any more."""
+
+VALUES_SIZE = 8 * 1024 * 1024
+"""Bytes of values per read, and one more value."""
+
+
+class SharedInventory(Protocol):
+    """Values of the cache banks and owners of resources, in a store that masters share.
+
+    Changes have numbers in the order of their commits. Each method is a transaction of its own, which does not wait for
+    an open `SharedStore.write`. Every method raises StoreError.
+    """
+
+    @property
+    def place(self) -> str:
+        """The history that numbers belong to, as of the last answer: another one after a failover that may have lost
+        changes."""
+        ...
+
+    def head(self) -> InventoryHead: ...
+
+    def values(self, after: int, limit: int = 1000, size: int = VALUES_SIZE) -> list[SharedValue]:
+        """Values that were changed after that number, in the order of their changes: at most `limit`, until they have
+        `size` bytes."""
+        ...
+
+    def owners(self, after: int) -> list[Owner]:
+        """Resources whose owner was changed after that number, in no order."""
+        ...
+
+    def put_value(self, value: SharedValue) -> int:
+        """Replace the value of that bank and key; the number of the change."""
+        ...
+
+    def delete_value(self, bank: str, key: str, at: float) -> int:
+        """Delete a value; the number of the change, 0 if there was none."""
+        ...
+
+    def registering(self) -> AbstractContextManager[Callable[[Sequence[Owner]], int]]:
+        """No other master changes owners meanwhile. The function makes all of these changes or none, once at most, and
+        returns their number."""
+        ...
+
+    def adopt(self, values: Sequence[SharedValue], owners: Sequence[Owner]) -> None:
+        """Fill an inventory that was never used; nothing if it was."""
+        ...
+
+    def prune(self, until: int) -> None:
+        """Forget deletions up to that change."""
+        ...

@@ -59,6 +59,7 @@ from saltlite.resources.registry.registry import (
     Follower,
     MemoryPrimary,
     MemoryRows,
+    Primary,
     Registration,
     Registry,
     Verification,
@@ -102,6 +103,7 @@ class FilePrimary:
 
     def __init__(self, path: str, world: Environment, *, capacity: int, sync: bool) -> None:
         self._path = path
+        self.boot = world.boot
         self._world = world
         self._capacity = capacity
         self._sync = sync
@@ -145,6 +147,11 @@ class FilePrimary:
 
     def generation(self) -> int:
         return self._now().committed()
+
+    def version(self) -> str:
+        """The file, and its last commit: a file that was made anew counts its commits from the beginning."""
+        file = self._now()
+        return f"{file.header.incarnation.hex()} {file.committed()}"
 
     def content_version(self) -> tuple[int, int]:
         with _as_store_errors(self._path):
@@ -419,6 +426,7 @@ class FilePrimary:
     def _replace(self, kept: Salvaged, *, why: str) -> None:
         """With the lock: put a file with these rows under the name; `why` is the damage of the old one, if any."""
         new = self._path + REPAIRED
+        os.makedirs(os.path.dirname(new), 0o700, exist_ok=True)
         flags = INCOMPLETE if why else 0
         state = State(kept.commit, 0, 0, 0, 0, 0, flags, self._world.boot)
         rewritten(new, kept.rows, entropy=self._world.entropy(32), capacity=self._capacity, state=state).close()
@@ -528,14 +536,22 @@ class ResourceRegistry(Registry):
     """The registry in `<cachedir>/resources`, shared by all processes that open it. See `Registry`.
 
     `opts` is the configuration of the master. Raises ValueError for invalid options, and StoreError when the folder
-    cannot be used. `report` takes sentences about damage.
+    cannot be used. `report` takes sentences about damage. `over` puts another primary in front of that in the file.
     """
 
-    def __init__(self, opts: Mapping[str, Any], *, report: Callable[[str], None] = log.error) -> None:
+    def __init__(
+        self,
+        opts: Mapping[str, Any],
+        *,
+        report: Callable[[str], None] = log.error,
+        over: Callable[[FilePrimary], Primary] = lambda file: file,
+    ) -> None:
         self._options = options = RegistryOptions.from_opts(opts)
         world = Environment(entropy=os.urandom, wall_ns=time.time_ns, boot=_boot_id(), report=report)
         path = os.path.join(options.cachedir, FILE)
-        super().__init__(FilePrimary(path, world, capacity=options.capacity, sync=options.fsync == "registration"))
+        super().__init__(
+            over(FilePrimary(path, world, capacity=options.capacity, sync=options.fsync == "registration"))
+        )
         self._looked_at = -options.compact_min_interval
 
     def maybe_compact(self, *, force_check: bool = False) -> tuple[bool, dict[str, Any]]:

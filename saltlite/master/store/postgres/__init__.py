@@ -22,8 +22,9 @@ from saltlite.errors import StoreError
 from saltlite.master.store.ports import DiskUsage
 from saltlite.master.store.postgres.commit_signal import PostgresCommitSignal
 from saltlite.master.store.postgres.connection import Database, PostgresConnection
+from saltlite.master.store.postgres.inventory import PostgresInventory
 from saltlite.master.store.postgres.pipeline import stored
-from saltlite.master.store.postgres.schema import MOVED_AWAY, OLDEST_SERVER, TABLES, prepare
+from saltlite.master.store.postgres.schema import MOVED_AWAY, NEVER_EMPTY, OLDEST_SERVER, TABLES, prepare
 from saltlite.master.store.postgres.statements import (
     BYTES,
     MASTERS,
@@ -99,6 +100,7 @@ class PostgresStore(PostgresReader):
         self._tells = [("SELECT pg_notify(?, '')", (self._channel,))] if several else []
         self._writing = False
         self._waiting = Waiting()
+        self._inventory: PostgresInventory | None = None
         super().__init__(self._read_side, AcceptedIds())
 
     def _begin(self, connection: psycopg.Connection[Any]) -> None:
@@ -168,6 +170,12 @@ class PostgresStore(PostgresReader):
         """As SharedStore.listen. Only masters that share the store are heard."""
         return PostgresCommitSignal(self._database, self._channel)
 
+    def inventory(self) -> PostgresInventory:
+        """As SharedStore.inventory."""
+        if self._inventory is None:
+            self._inventory = PostgresInventory(self._database, self._begin)
+        return self._inventory
+
     def unlimited(self) -> PostgresConnection:
         """The connection for changes, without limits of time for a statement or a pause between two."""
         self._write_side.lift_limits()
@@ -190,6 +198,8 @@ class PostgresStore(PostgresReader):
         """Let go of the database, and of a transaction that is still open. A second call does nothing."""
         self._read_side.close()
         self._write_side.close()
+        if self._inventory is not None:
+            self._inventory.close()
 
 
 _TAKE = f"UPDATE store SET id = ?, epoch = ?, accepted_version = ?, moves = ?, seq = ?, bytes = {BYTES}"  # noqa: S608 - constants
@@ -209,7 +219,7 @@ class MovingStore:
         Raises StoreError if a store is there already."""
         side = self._side
         for table in TABLES:
-            if table != "store" and side.value(f"SELECT EXISTS (SELECT 1 FROM {table})"):  # noqa: S608 - names of this package
+            if table not in NEVER_EMPTY and side.value(f"SELECT EXISTS (SELECT 1 FROM {table})"):  # noqa: S608 - names of this package
                 raise StoreError(f"the {side.where} has a store already (table {table}): name an empty database")
         side.run("BEGIN")
         try:

@@ -290,11 +290,13 @@ class PostgresConnection:
         while some := list(islice(todo, AT_ONCE)):
             self.exchange([(sql, row) for row in some])
 
-    def commit(self, last: Sequence[tuple[str, Values]] = ()) -> None:
-        """End the transaction, after these statements. Raises StoreError if the commit was not confirmed."""
+    def commit(self, last: Sequence[tuple[str, Values]] = ()) -> list[tuple[list[Any], int]]:
+        """End the transaction, after these statements; as `exchange`. Raises StoreError if the commit was not
+        confirmed."""
         self._warnings.clear()
-        self.exchange([*last, ("COMMIT", ())])
+        answers = self.exchange([*last, ("COMMIT", ())])
         self._confirmed()
+        return answers
 
     def _confirmed(self) -> None:
         # A commit that was cancelled while it waited for the standby "succeeds" with a warning only.

@@ -2,7 +2,8 @@
 
 The tables are those of `saltlite.master.store.sqlite.schema`, without what only SQLite needs. `store` has four columns
 more: `format`, `seq`, the last sequence number of an event, `bytes`, what `StoreReader.size` answers, and `targets`,
-how many targets were ever put. `masters` has a row for each master that shares the store.
+how many targets were ever put. `masters` has a row for each master that shares the store, `bank_values` and `resources`
+what minions reported to these, and `inventory` the number of the last change of it: writers wait for its row.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import psycopg
 
 from saltlite.errors import StoreError
 
-FORMAT = 4
+FORMAT = 5
 MOVED_AWAY = 0
 """The format of what is left when the store was moved to a file."""
 OLDEST_SERVER = 130_000
@@ -84,7 +85,18 @@ CREATE TABLE masters (
     version text NOT NULL, state text NOT NULL, applied bigint NOT NULL, renewals bigint NOT NULL)
     WITH (fillfactor = 10);
 """
-_TABLES += _MASTERS
+_INVENTORY = """
+CREATE TABLE inventory (seq bigint NOT NULL, pruned bigint NOT NULL) WITH (fillfactor = 10);
+INSERT INTO inventory (seq, pruned) VALUES (0, 0);
+CREATE TABLE bank_values (
+    bank text NOT NULL, key text NOT NULL, seq bigint NOT NULL, at real NOT NULL, digest text NOT NULL,
+    data bytea, PRIMARY KEY (bank, key));
+ALTER TABLE bank_values ALTER COLUMN data SET STORAGE EXTERNAL;
+CREATE INDEX bank_values_changed ON bank_values (seq);
+CREATE TABLE resources (srn text NOT NULL PRIMARY KEY, minion text, seq bigint NOT NULL);
+CREATE INDEX resources_changed ON resources (seq);
+"""
+_TABLES += _MASTERS + _INVENTORY
 _STEPS = {
     1: "ALTER TABLE minions ADD COLUMN master text NOT NULL DEFAULT '', ADD COLUMN run bigint NOT NULL DEFAULT 0,"
     " ADD COLUMN handshake bigint NOT NULL DEFAULT 0",
@@ -97,6 +109,7 @@ _STEPS = {
     " DROP INDEX job_targets_unfinished; DROP INDEX job_targets_open;"
     " CREATE INDEX job_targets_unfinished ON job_targets (rank, minion, jid, part) WHERE rank < 9",
     3: _MASTERS,
+    4: _INVENTORY,
 }
 """What makes a store of format N one of format N + 1."""
 
@@ -108,8 +121,10 @@ def _typed(sql: str) -> str:
 
 TABLES = tuple(re.findall(r"CREATE TABLE (\w+)", _TABLES))
 """Names of all tables."""
-_FIRST = frozenset(TABLES) - {"masters"}
+_FIRST = frozenset(TABLES) - {"masters", "inventory", "bank_values", "resources"}
 """Those of format 1."""
+NEVER_EMPTY = ("store", "inventory")
+"""Tables that have a row from the beginning."""
 
 
 def prepare(connection: psycopg.Connection[Any], where: str) -> None:

@@ -163,11 +163,12 @@ class PostgresTransaction:
         for values in rows:
             self.later(sql, values)
 
-    def commit(self, last: Sequence[_Statement]) -> None:
-        """Commit after these statements. Raises StoreError if a statement failed, even if that exception was caught."""
+    def commit(self, last: Sequence[_Statement]) -> list[tuple[list[Any], int]]:
+        """Commit after these statements; the answers to what was not sent before. Raises StoreError if a statement
+        failed, even if that exception was caught."""
         self._check()
         waiting, self._waiting = self._waiting, []
-        self._connection.commit([*waiting, *last])
+        return self._connection.commit([*waiting, *last])
 
     def end(self) -> None:
         """Roll back what was not committed; no statement runs in it from here on."""
