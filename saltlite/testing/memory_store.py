@@ -280,6 +280,9 @@ class _MemoryReader(MemoryHistory, MemoryBatches, MemoryParts):
     def last_seq(self) -> int:
         return self._tables.seq
 
+    def has_event(self, tags: Collection[str], after: int) -> bool:
+        return any(event.tag in tags for seq, event in self._tables.events.items() if seq > after)
+
     def first_seq(self) -> int:
         return min(self._tables.events, default=0)
 

@@ -40,6 +40,14 @@ def test_a_transaction_that_raises_leaves_nothing(store: Store) -> None:
     assert store.last_seq() == 1
 
 
+def test_events_of_some_tags_are_found_behind_a_cursor(store: Store) -> None:
+    with store.write() as tx:
+        for tag in ("a", "b", "a/b"):
+            tx.put_event(tag, {}, NOW)
+    assert [store.has_event(["b", "c"], after) for after in (0, 1, 2)] == [True, True, False]
+    assert not store.has_event(["c"], 0)
+
+
 def test_what_was_committed_is_there_after_the_store_is_opened_again(open_store: OpenStore) -> None:
     first = open_store()
     publish(first, job(1))

@@ -123,6 +123,11 @@ class Office:
         """Type -> ids of what the minion manages."""
         return self.master.registry.get_resources_for_minion(minion)
 
+    def event(self, tag: str) -> None:
+        """Store an event."""
+        with self.store.write() as store:
+            store.put_event(tag, {}, self.clock.wall())
+
     def events(self, prefix: str) -> list[Event]:
         """The events whose tag begins so."""
         return [event for event in self.store.events() if event.tag.startswith(prefix)]

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 import pytest
 
 from saltlite.errors import UsageError
 from saltlite.master.handlers.minions import FIGURES_KEPT_S
+from saltlite.master.processes.context import LISTS_IDLE_S
 from saltlite.master.store.ports import MinionRow
 from saltlite.model.ids import MinionId
 from saltlite.model.keys import KeyState
-from saltlite.model.minion import KEY_ORDERS, KEY_STATES, ORDERS, STATES, natural
+from saltlite.model.minion import ABSENCES, KEY_ORDERS, KEY_STATES, ORDERS, STATES, natural
 from tests.support.keys import NOW
 from tests.support.master import Office
 from tests.support.store import had_sessions, key, row
@@ -84,6 +85,79 @@ def test_a_page_reads_its_own_rows_only(
     monkeypatch.setattr(office.store, "minions", noted)
     rows = listed(office, offset=2, limit=3, **fields)
     assert read == [[one["id"] for one in rows]]
+
+
+def test_the_reason_of_an_absence_is_in_each_row_for_those_who_may_know_it() -> None:
+    office = Office("up1", "away1", "away2", "never1")
+    with office.store.write() as tx:
+        had_sessions(tx, [row(MinionId(name), NOW) for name in ("up1", "away1", "away2")])
+    office.master.present[MinionId("up1")] = NOW
+
+    def reasons() -> dict[str, str]:
+        return {one["id"]: one["reason"] for one in listed(office)}
+
+    expected = {"up1": "", "away1": ABSENCES["away"], "away2": ABSENCES["away"], "never1": ABSENCES["never"]}
+    assert reasons() == expected
+    for name, state in (("up1", KeyState.CONFLICT), ("away2", KeyState.CONFLICT), ("never1", KeyState.PENDING)):
+        with office.store.write() as tx:
+            tx.put_key(key(MinionId(name), state, n=1))
+            tx.put_event("salt/auth", {}, NOW)
+    assert reasons() == {**expected, "away2": ABSENCES["conflict"], "never1": ABSENCES["pending"]}
+
+
+class Reads:
+    """Counts how often the rows of minions and keys are read."""
+
+    def __init__(self, office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count = 0
+        for name in ("minion_values", "key_rows"):
+            monkeypatch.setattr(office.store, name, self._counted(getattr(office.store, name)))
+
+    def _counted(self, read: Callable[..., Any]) -> Callable[..., Any]:
+        def counted(*args: Any) -> Any:
+            self.count += 1
+            return read(*args)
+
+        return counted
+
+
+@pytest.mark.parametrize(
+    ("verb", "fields", "tag"),
+    [
+        ("minions", {"sort": "-last_seen"}, "salt/presence/change"),
+        ("minions", {"sort": "version"}, "salt/presence/change"),
+        ("minions", {"sort": "id", "state": "away"}, "salt/presence/change"),
+        ("key_list", {"limit": 3}, "salt/key"),
+        ("key_list", {"sort": "address"}, "salt/auth"),
+    ],
+)
+def test_rows_are_sorted_once_after_a_change(
+    verb: str, fields: dict[str, Any], tag: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    office = Office("web1", "web2")
+    reads = Reads(office, monkeypatch)
+
+    def reads_again() -> bool:
+        before = reads.count
+        assert office.ask(verb, **fields).fields["total"] >= 0
+        return reads.count > before
+
+    assert reads_again()
+    assert not reads_again()
+    office.event("salt/job/20260101000000000000/new")
+    assert not reads_again(), "events about something else change nothing"
+    office.event(tag)
+    assert reads_again()
+    office.add_keys("web3")
+    assert reads_again(), "the accepted keys have changed"
+    office.event("some/thing")
+    office.event("some/thing")
+    with office.store.write() as tx:
+        tx.prune_events(10)
+    office.event("some/thing")
+    assert reads_again(), "an event of a change may be among those that were pruned"
+    office.clock.advance(LISTS_IDLE_S)
+    assert reads_again(), "lists that nobody asks for take no memory"
 
 
 @pytest.mark.parametrize(

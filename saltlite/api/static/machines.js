@@ -35,6 +35,7 @@ export class Machines extends ListPage {
           ["Machine", (row) => html`<a href=${link(`machines/${row.id}`)} title=${row.id}>${row.id}</a>`, "id"],
           ["State", (row) => html`<${State} of=${row.state} />`, "state", "w7"],
           ["Last seen", (row) => row.state === "up" ? "connected" : html`<${Time} at=${row.last_seen} />`, "last_seen", "w8"],
+          ["Why away", (row) => row.reason && html`<span title=${row.reason}>${row.reason}</span>`],
           ["Version", (row) => visible(row.version), "version", "w8"],
           ["Address", (row) => row.address, "address", "w10"],
           ["Resources", (row) => row.resources || "", "resources", "number w8"],
@@ -97,11 +98,10 @@ export class Machine extends Page {
   }
 }
 
-/** Why a machine is not connected, as far as the master knows. */
-function absence({ state }, keys) {
+/** Why a machine is not connected, and where to compare the key that may be the reason. */
+function absence({ reason }, keys) {
   const other = keys?.find((key) => key.state === "conflict" || key.state === "pending");
-  if (other) return html`Another key wants to be this machine (${other.state}): perhaps it was installed anew. Compare it under <a href=${link("keys", { search: other.fingerprint })}>Keys</a>.`;
-  return state === "never" ? "Its key is accepted, and it has never connected." : "Its connection ended, or it was silent for too long. The master waits for it.";
+  return other ? html`${reason}: perhaps the machine was installed anew. Compare it under <a href=${link("keys", { search: other.fingerprint })}>Keys</a>.` : reason;
 }
 
 /** What the machine returned to a job, which is fetched when it is unfolded. */

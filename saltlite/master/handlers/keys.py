@@ -11,8 +11,7 @@ import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from saltlite.auth.acl import Action, Principal, authorize
 from saltlite.errors import SaltliteError, StoreError, UsageError
@@ -24,8 +23,16 @@ from saltlite.master.store.ports import KeyRow, PartRow, StoreWriter, TokenRecor
 from saltlite.model.events import tag_auth, tag_key
 from saltlite.model.ids import MinionId, parse_minion_id
 from saltlite.model.job import TargetState
-from saltlite.model.keys import JoinToken, KeyRecord, KeyState, fingerprint, parse_fingerprint, public_pem
-from saltlite.model.minion import KEY_ORDERS, KEY_STATES
+from saltlite.model.keys import (
+    Fingerprint,
+    JoinToken,
+    KeyRecord,
+    KeyState,
+    fingerprint,
+    parse_fingerprint,
+    public_pem,
+)
+from saltlite.model.minion import KEY_ORDERS, KEY_STATES, natural
 from saltlite.wire.framing import IpcMessage
 from saltlite.wire.signatures import token_public
 
@@ -80,10 +87,14 @@ def handle_key_list(master: Master, _principal: Principal, request: Mapping[str,
 
 def _page(master: Master, request: Mapping[str, Any]) -> tuple[list[KeyRecord], dict[str, Any]]:
     """The records of the page, and the fields about the whole list."""
-    found = master.store.key_rows()
-    counts = Counter(row.state for row in found)
-    ordered = master.natural_order_of_keys.of([row.id for row in found])
-    places = {minion: place for place, minion in enumerate(ordered)}
+    lists = master.key_lists.follow(master.store, master.clock.monotonic())
+    # Only what narrows the list: the rows of a page are read anew.
+    rows = lists.of("id", lambda: sorted(map(_ListedKey.of, master.store.key_rows()), key=lambda row: natural(row.id)))
+    counts = lists.of("counts", lambda: Counter(row.state for row in rows))
+    order = request.get("sort", "state")
+    if order.removeprefix("-") not in KEY_ORDERS:
+        raise UsageError(f"keys are sorted by {', '.join(KEY_ORDERS)}, not by {order.removeprefix('-')[:40]!r}")
+    found = lists.of(order, lambda: _sorted(master, rows, order))
     state, search = request.get("state", ""), request.get("search", "")
     if state:
         if state not in KEY_STATES:
@@ -92,8 +103,6 @@ def _page(master: Master, request: Mapping[str, Any]) -> tuple[list[KeyRecord], 
     if search:
         letters = search.upper()
         found = [row for row in found if search in row.id or row.fingerprint.startswith(letters)]
-    found.sort(key=lambda row: places[row.id])
-    found = _sorted(found, request.get("sort", "state"))
     offset = request.get("offset", 0)
     wanted = [row.fingerprint for row in found[offset : offset + request.get("limit", len(found))]]
     records = {key.fingerprint: key for key in master.store.keys_among(wanted)}
@@ -101,20 +110,31 @@ def _page(master: Master, request: Mapping[str, Any]) -> tuple[list[KeyRecord], 
     return page, {"total": len(found), "counts": {state: counts[KeyState(state)] for state in KEY_STATES}}
 
 
-def _sorted(rows: list[KeyRow], order: str) -> list[KeyRow]:
+class _ListedKey(NamedTuple):
+    """What a list of keys is narrowed by."""
+
+    fingerprint: Fingerprint
+    id: MinionId
+    state: KeyState
+
+    @classmethod
+    def of(cls, row: KeyRow) -> _ListedKey:
+        return cls(row.fingerprint, row.id, KeyState(row.state))
+
+
+def _sorted(master: Master, rows: list[_ListedKey], order: str) -> list[_ListedKey]:
     """These rows, which are in the natural order of their ids, sorted by a field."""
     name = order.removeprefix("-")
-    if name not in KEY_ORDERS:
-        raise UsageError(f"keys are sorted by {', '.join(KEY_ORDERS)}, not by {name[:40]!r}")
-    if name == "id":
-        return rows if order == name else rows[::-1]
-    ranks = {state: rank for rank, state in enumerate(KEY_STATES)}
-    by_state, by_field = (lambda row: ranks[row.state]), attrgetter(name)
-    return sorted(
-        rows,
-        key=by_state if name == "state" else by_field,
-        reverse=order != name,
-    )
+    match name:
+        case "id":
+            return rows if order == name else rows[::-1]
+        case "state":
+            ranks = {KeyState(state): rank for rank, state in enumerate(KEY_STATES)}
+            return sorted(rows, key=lambda row: ranks[row.state], reverse=order != name)
+    values = {row.fingerprint: getattr(row, name) for row in master.store.key_rows()}
+    # One that was deleted since the rows were read has no value, and no row in the page.
+    default: Any = 0.0 if name == "first_seen" else ""
+    return sorted(rows, key=lambda row: values.get(row.fingerprint, default), reverse=order != name)
 
 
 def handle_key_change(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:

@@ -15,7 +15,7 @@ from saltlite.errors import UsageError
 from saltlite.master.handlers.resources import missing_rows
 from saltlite.master.handlers.targets import reach, refuse_pillar_guesses, shown_key_states, target_of
 from saltlite.master.processes import link_channel as ipc
-from saltlite.master.processes.context import Answer, Master, Question
+from saltlite.master.processes.context import Answer, KeptLists, Master, Question
 from saltlite.master.store.ports import MinionRow, PartRow, StoreWriter
 from saltlite.model.dataclass import dataclass
 from saltlite.model.events import tag_minion_start, tag_presence_change
@@ -23,7 +23,7 @@ from saltlite.model.execution import UNAVAILABLE_PREFIX
 from saltlite.model.ids import MinionId
 from saltlite.model.job import TargetKind, TargetState
 from saltlite.model.keys import Fingerprint, KeyState
-from saltlite.model.minion import ORDERS, STATES, natural
+from saltlite.model.minion import ABSENCES, ORDERS, STATES, natural
 from saltlite.platform.files import CursorFile
 from saltlite.wire.framing import IpcMessage
 
@@ -36,11 +36,10 @@ def handle_minions(master: Master, principal: Principal, request: Mapping[str, A
 
     `tgt` with `tgt_type` and `state` narrow the list. `sort` is one of `saltlite.model.minion.ORDERS`; minions with the
     same value are sorted by id, and numbers in an id by their value. `offset` and `limit` cut a page out of the list.
+    `reason` of a row is one of `saltlite.model.minion.ABSENCES`, or "" for a minion that is up.
     """
-    ids = master.store.accepted_ids()
     order = request.get("sort", "")
-    if order:
-        ids = master.natural_order.of(ids)
+    ids = _sorted(master, order) if order else master.store.accepted_ids()
     if "tgt" in request:
         target = target_of({"tgt_type": str(TargetKind.GLOB), **request})
         refuse_pillar_guesses(master, principal, target)
@@ -48,10 +47,14 @@ def handle_minions(master: Master, principal: Principal, request: Mapping[str, A
         ids = [minion for minion in ids if minion in selected]
     if "state" in request:
         ids = _in_state(master, ids, request["state"])
-    if order:
-        ids = _sorted(master, ids, order)
     offset, limit = request.get("offset", 0), request.get("limit", len(ids))
-    return Answer({"minions": _rows(master, ids[offset : offset + limit]), "total": len(ids)})
+    rows = _rows(master, ids[offset : offset + limit])
+    shown = KEY_REASONS & shown_key_states(master, principal)
+    others = _other_keys(master) if shown and any(row["state"] != "up" for row in rows) else {}
+    for row in rows:
+        other = others.get(row["id"])
+        row["reason"] = "" if row["state"] == "up" else ABSENCES[str(other) if other in shown else row["state"]]
+    return Answer({"minions": rows, "total": len(ids)})
 
 
 def handle_minions_connected(master: Master, _principal: Principal, _request: Mapping[str, Any]) -> Answer:
@@ -69,34 +72,66 @@ def _in_state(master: Master, ids: Sequence[MinionId], state: str) -> list[Minio
         raise UsageError(f"a minion is {', '.join(STATES)}, not {state[:40]!r}")
     if state == "up":
         return [minion for minion in ids if minion in master.present]
-    seen = master.store.minion_values("last_seen")
+    seen = _seen(master)
     return [minion for minion in ids if minion not in master.present and (minion in seen) == (state == "away")]
 
 
-def _sorted(master: Master, ids: list[MinionId], order: str) -> list[MinionId]:
-    """These ids, which are in natural order, sorted by a field of their rows."""
+def _sorted(master: Master, order: str) -> list[MinionId]:
+    """The accepted ids, sorted by a field of their rows."""
     name = order.removeprefix("-")
-    if name == "id":
-        return ids if order == name else ids[::-1]
-    values: Mapping[MinionId, Any]
-    default: Any = ""
+    if name not in ORDERS:
+        raise UsageError(f"minions are sorted by {', '.join(ORDERS)}, not by {name[:40]!r}")
+    lists = _lists(master)
+    ids: list[MinionId] = lists.of("id", lambda: sorted(master.store.accepted_ids(), key=natural))
     match name:
+        case "id":
+            return ids if order == name else ids[::-1]
         case "resources":
-            values, default = _resources_held(master, ids), 0
-        case "last_seen":
-            # 0 stands for a minion that never came.
-            values, default = master.store.minion_values(name), 0.0
+            held = _resources_held(master, ids)
+            return sorted(ids, key=lambda minion: held.get(minion, 0), reverse=order != name)
         case "state":
-            seen = master.store.minion_values("last_seen")
-            values = {minion: _state(master, minion, is_known=minion in seen) for minion in ids}
-        case "address" | "version":
-            texts = master.store.minion_values(name)
-            # Many minions have the same version.
-            keys = {text: natural(text) for text in set(texts.values())}
-            values = {minion: keys[text] for minion, text in texts.items()}
-        case _:
-            raise UsageError(f"minions are sorted by {', '.join(ORDERS)}, not by {name[:40]!r}")
-    return sorted(ids, key=lambda minion: values.get(minion, default), reverse=order != name)
+            # Sessions come and go without a change of the store.
+            seen = _seen(master)
+            states = {minion: _state(master, minion, is_known=minion in seen) for minion in ids}
+            return sorted(ids, key=states.__getitem__, reverse=order != name)
+    found: list[MinionId] = lists.of(order, lambda: _by_value(master, ids, name, is_reversed=order != name))
+    return found
+
+
+def _by_value(master: Master, ids: list[MinionId], name: Any, *, is_reversed: bool) -> list[MinionId]:
+    """These ids sorted by a column; those without a value, because they never came, have the lowest."""
+    values: Mapping[MinionId, Any] = master.store.minion_values(name)
+    if name == "last_seen":
+        return sorted(ids, key=lambda minion: values.get(minion, 0.0), reverse=is_reversed)
+    # Many minions have the same version.
+    keys = {text: natural(text) for text in set(values.values())}
+    return sorted(ids, key=lambda minion: keys.get(values.get(minion), ""), reverse=is_reversed)
+
+
+def _lists(master: Master) -> KeptLists:
+    return master.minion_lists.follow(master.store, master.clock.monotonic())
+
+
+def _seen(master: Master) -> frozenset[MinionId]:
+    """The accepted minions that ever had a session."""
+    found: frozenset[MinionId] = _lists(master).of("seen", lambda: frozenset(master.store.minion_values("last_seen")))
+    return found
+
+
+KEY_REASONS = frozenset({KeyState.PENDING, KeyState.CONFLICT})
+"""States of keys that may be the reason why the minion with an accepted one is not connected."""
+
+
+def _other_keys(master: Master) -> dict[MinionId, KeyState]:
+    """The keys in these states by id; of two keys of one id the one in conflict."""
+    lists = master.key_lists.follow(master.store, master.clock.monotonic())
+
+    def made() -> dict[MinionId, KeyState]:
+        states = (KeyState.PENDING, KeyState.CONFLICT)
+        return {row.id: state for state in states for row in master.store.key_rows(state)}
+
+    found: dict[MinionId, KeyState] = lists.of("waiting", made)
+    return found
 
 
 def _rows(master: Master, ids: Sequence[MinionId]) -> list[dict[str, Any]]:

@@ -364,6 +364,10 @@ class StoreReader(Protocol):
         """The highest sequence number so far, 0 for none: the cursor of a new reader."""
         ...
 
+    def has_event(self, tags: Collection[str], after: int) -> bool:
+        """Whether an event with one of these tags is behind this cursor."""
+        ...
+
     def first_seq(self) -> int:
         """The lowest sequence number of a stored event; 0 without events."""
         ...

@@ -541,6 +541,7 @@ _OPEN_COUNT = (
     "SELECT coalesce((SELECT open FROM job_counts WHERE jid = ?),"
     " (SELECT count(*) FROM job_targets WHERE jid = ? AND rank < 9))"
 )
+_HAS_EVENT = "SELECT EXISTS (SELECT 1 FROM events WHERE seq > ? AND tag IN (SELECT value FROM json_each(?)))"
 _ACCEPTED_VERSION = "SELECT accepted_version FROM store"
 _REDUCIBLE = (
     "SELECT a.jid, j.body FROM job_arguments AS a CROSS JOIN jobs AS j ON j.jid = a.jid"
@@ -694,6 +695,9 @@ class SqlReader(PartReader, HistoryReader, BatchReader, AuthTokenReader):
 
     def last_seq(self) -> int:
         return int(self._queries.value(f"SELECT {self.LAST_SEQ}") or 0)
+
+    def has_event(self, tags: Collection[str], after: int) -> bool:
+        return bool(self._queries.value(_HAS_EVENT, (after, json.dumps(list(tags)))))
 
     def first_seq(self) -> int:
         return int(self._queries.value("SELECT min(seq) FROM events") or 0)
