@@ -2,9 +2,9 @@
 
 Deny by default. Operators may do everything: root and the user that started the master, as the kernel proves through
 the Unix socket. Other local users may do what `publisher_acl` grants them, holders of a login what `external_auth`
-does, and minions publish what `peer` grants the name that their session proves. The user that the master's own
-processes run as is never served: its link process reads what strangers send and runs as that user, and it must not be
-able to publish (S10).
+does, and minions publish what `peer` grants the name that their session proves, and run the runners of `peer_run`.
+The user that the master's own processes run as is never served: its link process reads what strangers send and runs as
+that user, and it must not be able to publish (S10).
 
 A job is allowed if each of its functions is, on each of its resolved targets. Every other verb is in RIGHTS, mostly
 under the names of the equivalent runners and wheel functions of Salt; a right to a runner is a right to the verbs
@@ -219,6 +219,18 @@ def read_peers(written: Any) -> Rules:
     for rule in (one for some in rules.by_user.values() for one in some):
         if rule.kind:
             raise UsageError(f"{rule.text}: minions publish functions only, and have no other rights")
+    return rules
+
+
+def read_peer_runs(written: Any) -> Rules:
+    """The option `peer_run`: a map from minions, written like users of publisher_acl, to the runners of each.
+
+    Raises UsageError, which names the option.
+    """
+    rules = read_rules(written, "peer_run", patterns=True)
+    for rule in (one for some in rules.by_user.values() for one in some):
+        if rule.kind or rule.where:
+            raise UsageError(f"{rule.text}: peer_run lists runners by name, as in [manage.up, 'jobs.*']")
     return rules
 
 
@@ -507,6 +519,8 @@ class Granted:
     publisher: Rules = field(default=NO_RULES)
     external: dict[str, Rules] = field(default_factory=dict)
     """Of each backend of `external_auth`."""
+    peer_run: Rules = field(default=NO_RULES)
+    """The runners of minions."""
     blacklist: Blacklist = field(default_factory=Blacklist)
     barred: frozenset[int] = frozenset()
     """The uids that the master's processes have, its link process included: no user who has one of them is served,
@@ -538,6 +552,18 @@ class AccessConfig(Protocol):
 
     @property
     def granted(self) -> Granted: ...
+
+
+def authorize_peer_run(principal: Principal, call: Call, granted: Granted) -> None:
+    """Return if `peer_run` lets this minion run the runner; RefusedError otherwise."""
+    if granted.blacklist.user(principal.user) or granted.blacklist.function(call.fun):
+        raise RefusedError(f"{principal} may not run the runner {call.fun}: publisher_acl_blacklist has one of both")
+    rules, budget = granted.peer_run.of(principal.user, ()), Budget()
+    if any(rule.allows(call, budget) for rule in rules):
+        return
+    with_any = any(rule.allows(Call(call.fun, kwargs=None), Budget()) for rule in rules)
+    what = f"{call.fun} with these arguments" if with_any else call.fun
+    raise RefusedError(f"{principal} may not run the runner {what}: no rule in `peer_run` of the master grants it")
 
 
 Selects = Callable[[str], Collection[TargetId]]

@@ -6,7 +6,7 @@ import re
 from dataclasses import field
 from typing import Any
 
-from saltlite.auth.acl import PEER, read_blacklist, read_peers, read_rules
+from saltlite.auth.acl import PEER, read_blacklist, read_peer_runs, read_peers, read_rules
 from saltlite.config.options import (
     AnyMap,
     Choice,
@@ -298,6 +298,20 @@ class MasterConfig:
         "Patterns match the whole id. Empty: no minion may. A link process that was taken over can publish what is "
         "granted here to any minion, so grant no more than minions need.",
         AnyMap("a map from minions to lists of functions and of targets with functions", read_peers),
+    )
+    peer_run: dict[str, Any] = option(
+        {},
+        "Which minions may run which runners with publish.runner: a map from ids, globs or regular expressions of "
+        "minions to lists of runners, as in {'web.*': [manage.up, {jobs.lookup_jid: {args: ['[0-9]+']}}]}. Patterns "
+        "match the whole id and name. Empty: no minion may. As with peer, grant no more than minions need: salt.cmd "
+        "and salt.execute run anything.",
+        AnyMap("a map from minions to lists of runners", read_peer_runs),
+    )
+    peer_run_as: str = option(
+        "",
+        "The local user as whom runners of peer_run run, with this user's rights on the master. Empty: the user that "
+        "started the master, who may do everything.",
+        TextKind(),
     )
     token_expire: float = option(
         DAY / 2,

@@ -50,16 +50,10 @@ FEATURES = (
         ),
     ),
     SaltFeature(
-        "publish.runner",
-        "a minion runs no runners of its master, and saltlite has no peer_run: hooks of the master run runners on "
-        "events (`saltlite help events`)",
-        modules=("publish.runner", "peer.*"),
-        options=("peer_run",),
-    ),
-    SaltFeature(
         "clients of the master on minions",
-        "a minion has no rights on its master: run `saltlite-run` and `saltlite-key` on the master's machine, or let "
-        "hooks of the master run runners on events (`saltlite help events`)",
+        "a minion has no rights on its master but those of peer and peer_run (`publish.publish`, `publish.runner`): "
+        "run `saltlite-run` and `saltlite-key` on the master's machine, or let hooks of the master run runners on "
+        "events (`saltlite help events`)",
         modules=(
             "saltutil.runner", "saltutil.wheel", "saltutil.mmodule", "saltutil.revoke_auth", "saltutil.regen_keys",
         ),

@@ -20,7 +20,10 @@ pytestmark = pytest.mark.e2e
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     fleet = Fleet(tmp_path_factory.mktemp("automation"))
     try:
-        fleet.start_master(peer={"web.*": [{"db1": ["test.*", "publish.publish"]}]})
+        fleet.start_master(
+            peer={"web.*": [{"db1": ["test.*", "publish.publish"]}]},
+            peer_run={"web.*": ["manage.up", "salt.execute"]},
+        )
         secret = [{"mine_function": "test.echo"}, "of web1", {"allow_tgt": "web*"}]
         fleet.join("web1", mine_functions={"test.echo": ["hello"], "secret": secret}, mine_interval="5s")
         fleet.join("db1")
@@ -73,6 +76,21 @@ def test_a_minion_is_refused_what_peer_does_not_grant(
     said = fleet.cli(minion, "publish.publish", *words)
     assert said.code == 4
     assert reason in said.out
+
+
+def test_a_minion_runs_a_runner_of_peer_run_and_no_other(fleet: Fleet) -> None:
+    said = fleet.cli("web1", "publish.runner", "manage.up", "--out", "json", "--timeout", "20")
+    assert sorted(said.json()["web1"]) == ["db1", "web1"]
+    for minion, fun in (("web1", "manage.down"), ("db1", "manage.up")):
+        refused = fleet.cli(minion, "publish.runner", fun)
+        assert (refused.code, "no rule in `peer_run`" in refused.out) == (4, True)
+
+
+def test_a_job_that_a_runner_published_runs_no_runner(fleet: Fleet) -> None:
+    words = ("arg=[web1, publish.runner, 'arg=[manage.up]']", "timeout=20", "--out", "json", "--timeout", "30")
+    said = fleet.cli("web1", "publish.runner", "salt.execute", *words)
+    assert "runs no runner" in said.out
+    assert call(fleet, "web1", "publish.runner", "manage.up", "timeout=20").returncode == 0
 
 
 def test_what_a_minion_leaves_in_the_mine_others_read(fleet: Fleet) -> None:

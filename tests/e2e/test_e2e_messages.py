@@ -16,7 +16,6 @@ pytestmark = pytest.mark.e2e
     [
         ("state.highstate", "saltlite has no states without Salt installed beside"),
         ("state.highstat", "saltlite has no states without Salt installed beside"),
-        ("publish.runner", "saltlite has no peer_run"),
     ],
 )
 def test_a_function_of_salt_that_is_not_there_has_its_reason_and_no_wrong_hint(

@@ -8,14 +8,16 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from saltlite.errors import RefusedError
 from saltlite.hooks import Firing, read_hooks
-from saltlite.master.processes import hooks as hookrunners
-from saltlite.master.processes.hooks import AT_ONCE_MAX, FAILED, MESSAGE_MAX, WAITING_MAX, HookRunners, Starter
+from saltlite.master.processes import runners as starting
+from saltlite.master.processes.hooks import WAITING_MAX, HookRunners, run_of_hook
+from saltlite.master.processes.runners import AT_ONCE_MAX, FAILED, MESSAGE_MAX, Starter
 from saltlite.platform.reactor import Reactor
 from saltlite.wire.framing import pack, unpack
 from tests.support.fleet import ME, alive, wait_until
@@ -32,7 +34,7 @@ def firing(*args: object) -> Firing:
 def starter() -> Iterator[socket.socket]:
     """A starter in a thread of this process; the way to it."""
     ours, theirs = socket.socketpair()
-    serving = threading.Thread(target=Starter(theirs, HOOKS, "/nowhere").serve)
+    serving = threading.Thread(target=Starter("/nowhere", partial(run_of_hook, {"h": HOOKS[0]})).serve, args=(theirs,))
     serving.start()
     ours.settimeout(30.0)
     try:
@@ -62,7 +64,7 @@ def answers(sock: socket.socket, count: int) -> dict[int, int]:
 @pytest.fixture
 def slow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runners that wait until they are let go."""
-    monkeypatch.setattr(hookrunners, "MODULE", "tests.support.slow_runner")
+    monkeypatch.setattr(starting, "MODULE", "tests.support.slow_runner")
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
 
 
@@ -81,7 +83,7 @@ def test_so_many_runners_of_hooks_run_at_once_and_the_others_behind_them(tmp_pat
 def test_a_runner_that_takes_too_long_is_killed_with_what_it_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hookrunners, "RUN_S", 2.0)
+    monkeypatch.setattr(starting, "RUN_S", 2.0)
     began = time.monotonic()
     with starter() as sock:
         send(sock, n=1, args=[str(tmp_path)])

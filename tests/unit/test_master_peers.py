@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from saltlite.auth.acl import PEER, Granted, read_peers
+from saltlite.auth.acl import PEER, Blacklist, Call, Granted, read_peer_runs, read_peers
 from saltlite.config.master import MasterConfig
 from saltlite.errors import CommandExecutionError, SaltInvocationError, UsageError
 from saltlite.limits import HeldContents
 from saltlite.master.handlers import peers
 from saltlite.master.handlers.documents import answer
 from saltlite.master.processes.context import ANSWER_IDLE_S, ANSWERS_OF_A_MINION, PEER_JOB_EVERY_S, PEER_JOBS_AT_ONCE
+from saltlite.master.processes.runners import PeerRun
 from saltlite.minion.jobs.rpc_client import MasterRequests
 from saltlite.model.ids import MinionId, RequestId
-from saltlite.model.job import Return, TargetState
+from saltlite.model.job import BY_RUNNER, Return, TargetState
 from saltlite.model.keys import KeyState
 from saltlite.wire.codec import encode_document
 from saltlite.wire.limits import CHUNK
@@ -217,6 +219,111 @@ def test_an_answer_that_is_not_fetched_on_is_dropped(site: Site) -> None:
 def test_a_request_that_is_too_large_is_not_sent(site: Site) -> None:
     with pytest.raises(SaltInvocationError, match="at most 64 KiB"):
         site.publish("web1", args=["x" * CHUNK])
+
+
+RUNS = {"web.*": ["manage.up", {"jobs.list_job": {"args": ["[0-9]+"]}}]}
+
+
+class Runners:
+    """What starts runners, in memory. `ended` holds what tells of their ends."""
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+        self.runs: dict[tuple[str, str], PeerRun] = {}
+        self.ended: list[Any] = []
+
+    def get(self, minion: str, request_id: str, _now: float) -> PeerRun | None:
+        return self.runs.get((minion, request_id))
+
+    def drop(self, minion: str, request_id: str) -> None:
+        del self.runs[minion, request_id]
+
+    def has_room(self, minion: str) -> bool:
+        return len([1 for whose, _ in self.runs if whose == minion]) < 2
+
+    def start(self, minion: str, request_id: str, call: Call, jid: str, ended: Any) -> PeerRun:
+        run = self.runs[minion, request_id] = PeerRun()
+
+        def end(retcode: int, value: str) -> None:
+            run.ended_at, run.retcode, run.value = 1.0, retcode, value.encode()
+            ended(retcode)
+
+        self.ended.append(end)
+        return run
+
+
+@pytest.fixture
+def running(site: Site) -> Runners:
+    site.master.config = replace(
+        site.master.config, granted=Granted(peer_run=read_peer_runs(RUNS), blacklist=Blacklist(users=("web9",)))
+    )
+    runners = site.master.peer_runs = Runners(site)  # type: ignore[assignment]  # a twin
+    return runners
+
+
+def run(site: Site, minion: str, fun: str = "manage.up", *args: Any, number: int = 1, jid: str = "") -> dict[str, Any]:
+    fields = {"request_id": f"{number:032x}", "fun": fun, "args": list(args), "kwargs": {}}
+    return site.client(minion, jid).ask("run", fields)
+
+
+def test_a_minion_runs_a_runner_and_gets_its_return_once(site: Site, running: Runners) -> None:
+    assert run(site, "web1") == {"done": False} == run(site, "web1")
+    (end,) = running.ended
+    end(0, '["db1"]')
+    assert run(site, "web1") == {"done": True, "value": ["db1"], "retcode": 0}
+    assert running.runs == {}
+    new, ret = site.store.events(0, 100)
+    assert (new.tag.split("/")[1::2], ret.tag.split("/")[1::2]) == (["run", "new"], ["run", "ret"])
+    assert (new.data, ret.data["success"]) == ({"fun": "manage.up", "user": "minion:web1"}, True)
+
+
+@pytest.mark.parametrize(
+    ("minion", "words", "reason"),
+    [
+        ("db1", ("manage.up",), "no rule in `peer_run`"),
+        ("web1", ("manage.down",), "no rule in `peer_run`"),
+        ("web1", ("salt.cmd", "cmd.run"), "no rule in `peer_run`"),
+        ("web1", ("jobs.list_job", "x"), "jobs.list_job with these arguments: no rule"),
+        ("web1", ("jobs.list_job",), "with these arguments"),
+        ("web9", ("manage.up",), "publisher_acl_blacklist"),
+        ("web1", ("no function",), "function"),
+    ],
+)
+def test_a_runner_that_no_rule_grants_is_not_run(
+    site: Site, running: Runners, minion: str, words: tuple[str, ...], reason: str
+) -> None:
+    site.add_keys("web9")
+    with pytest.raises(CommandExecutionError, match=re.escape(reason)):
+        run(site, minion, *words)
+    assert (running.ended, site.store.events(0, 1)) == ([], [])
+
+
+@pytest.mark.parametrize("origin", [peers.ORIGIN, f"{BY_RUNNER}20260131235959123456"])
+def test_a_job_of_a_minion_or_a_runner_runs_no_runner(site: Site, running: Runners, origin: str) -> None:
+    asking = replace(job(7, (MinionId("web1"),)), origin=origin)
+    with site.store.write() as tx:
+        tx.put_job(asking)
+    with pytest.raises(CommandExecutionError, match="runs no runner"):
+        run(site, "web1", jid=asking.jid)
+    assert running.ended == []
+
+
+def test_a_minion_waits_with_a_further_runner_while_too_many_of_its_own_run(site: Site, running: Runners) -> None:
+    for number in (1, 2):
+        assert run(site, "web1", number=number) == {"done": False}
+    data = encode_document({"request_id": f"{3:032x}", "by": "", "fun": "manage.up", "args": [], "kwargs": {}})
+    message = {"t": "ask", "n": 1, "what": "run", "data": data, "sha256": b"", "offset": 0, "nonce": b""}
+    assert site.asked("web1", message)["state"] == "busy"
+    assert site.asked("web2", message)["state"] == "ok"
+    running.ended[0](1, '"no"')
+    assert run(site, "web1", number=1) == {"done": True, "value": "no", "retcode": 1}
+    assert site.asked("web1", message)["state"] == "ok"
+
+
+@pytest.mark.parametrize("rules", [{"web1": ["@runner"]}, {"web1": [{"db1": ["manage.up"]}]}, {"web1": "manage.up"}])
+def test_a_rule_of_peer_run_that_is_none_stops_the_master_with_a_sentence(rules: Any) -> None:
+    with pytest.raises(UsageError, match="peer_run"):
+        read_peer_runs(rules)
 
 
 @pytest.mark.parametrize("rules", [{"web1": ["@runner"]}, {"web1": "test.ping"}, {"web1": [{"*": ["("]}]}, ["web1"]])

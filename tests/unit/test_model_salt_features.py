@@ -53,7 +53,6 @@ def test_a_mistyped_option_of_ours_is_no_option_of_salt(typo: str) -> None:
         ("syndic_master", NOT_YET_GROUP, "list of its masters"),
         ("ext_pillar", NOT_YET_GROUP, "pillar_roots"),
         ("master_job_cache", NOT_YET_GROUP, "event_return"),
-        ("peer_run", NOT_YET_GROUP, "hooks of the master"),
         ("reactor", NOT_YET_GROUP, "hooks"),
     ],
 )
@@ -66,7 +65,6 @@ def test_an_option_of_salt_has_its_group_and_the_way_out(name: str, group: str, 
     ("function", "runner", "words"),
     [
         ("state.highstate", False, "saltlite has no states without Salt installed beside"),
-        ("publish.runner", False, "no peer_run"),
         ("saltutil.runner", False, "no rights on its master"),
         ("pillar.ext", False, "pillar_roots only"),
         ("gitfs.update", False, "file_roots"),

@@ -35,6 +35,7 @@ HANDLERS: Mapping[str, Handler] = {
     "own_job": peers.take_own_job,
     "publish": peers.publish_for,
     "publish_returns": peers.returns_for,
+    "run": peers.run_for,
 }
 
 

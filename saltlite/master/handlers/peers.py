@@ -1,29 +1,35 @@
-"""Jobs that minions publish (`publish.publish`), under the rules of the option `peer`, and jobs that they have begun by
-themselves, for their schedule.
+"""Jobs that minions publish (`publish.publish`), under the rules of the option `peer`, runners that they run
+(`publish.runner`), under those of `peer_run`, and jobs that they have begun by themselves, for their schedule.
 
 A minion is a principal of the backend PEER, whose rules are those of `peer`: the job takes the steps of every publish,
-and is authorised on exactly its targets. A job that was published by a minion publishes no other, so that minions
-cannot keep each other busy.
+and is authorised on exactly its targets. A job that was published by a minion publishes no other and runs no runner, so
+that minions cannot keep each other busy.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
+import logging
 from collections.abc import Mapping
 from typing import Any
 
-from saltlite.auth.acl import PEER, Call, Principal, call_within
+from saltlite.auth.acl import PEER, Call, Principal, authorize_peer_run, call_within
 from saltlite.auth.logins import external
-from saltlite.errors import RefusedError, UsageError
+from saltlite.errors import RefusedError, StoreError, UsageError
+from saltlite.master.handlers.functions import checked_function
 from saltlite.master.handlers.publish import PublishRequest, free_jid, handle_publish, signed_job
 from saltlite.master.handlers.targets import still_accepted
 from saltlite.master.processes.context import Master
 from saltlite.master.store.ports import PartRow
+from saltlite.model.events import tag_run_new, tag_run_return
 from saltlite.model.ids import MinionId, jid_at, parse_jid, parse_request_id
-from saltlite.model.job import TargetKind, TargetState, part_id, split_part
+from saltlite.model.job import BY_RUNNER, TargetKind, TargetState, part_id, split_part
 from saltlite.targeting.fleet import Selection
 from saltlite.wire.job_body import holds_secrets
 from saltlite.wire.limits import JOBS_QUEUED_PER_MINION, MIB
+
+log = logging.getLogger(__name__)
 
 ORIGIN = "publish.publish"
 """The origin of jobs that minions publish."""
@@ -84,6 +90,62 @@ def returns_for(master: Master, minion: MinionId, fields: Mapping[str, Any]) -> 
         "open": still_open,
         "returns": [[row.id, str(row.state), row.retcode, row.body, row.seq] for row in rows],
     }
+
+
+def run_for(master: Master, minion: MinionId, fields: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Run a runner for a minion. Takes `request_id`, `by`, the job that asks ("" for none), `fun`, `args` and `kwargs`.
+
+    The first request starts it; the same one is repeated until it answers `done`. Then there are `value` and `retcode`,
+    once.
+    """
+    request_id, by, fun = parse_request_id(_text(fields, "request_id")), _text(fields, "by"), _text(fields, "fun")
+    call, who, now = (
+        Call(checked_function(fun), _list(fields, "args"), _map(fields, "kwargs")),
+        principal_of(minion),
+        master.clock.monotonic(),
+    )
+    runs = master.peer_runs
+    run = None if runs is None else runs.get(minion, request_id, now)
+    if runs is None or run is None:
+        try:
+            authorize_peer_run(who, call, master.config.granted)
+            _refuse_runner(master, by)
+        except RefusedError as error:
+            if master.audit is not None:
+                master.audit.refused(str(who), "runner", str(error), {"fun": fun})
+            raise
+        if runs is None or not runs.has_room(minion) or master.peer_jobs.take(minion, now):
+            return None
+        jid = jid_at(int(master.clock.wall() * 1e6))
+        master.record(who, "runner", {"jid": jid, "fun": fun})
+        about = {"fun": fun, "user": who.label}
+        _put_event(master, tag_run_new(jid), about)
+
+        def ended(retcode: int) -> None:
+            duration_ms = round((master.clock.monotonic() - now) * 1000)
+            found = {"retcode": retcode, "success": retcode == 0, "duration_ms": duration_ms}
+            try:
+                _put_event(master, tag_run_return(jid), about | found)
+            except StoreError as error:
+                log.error("the end of the runner %s of %s is not noted: %s", fun, minion, error)  # noqa: TRY400 - a sentence
+
+        run = runs.start(minion, request_id, call, jid, ended)
+    if not run.ended_at:
+        return {"done": False}
+    runs.drop(minion, request_id)
+    return {"done": True, "value": json.loads(run.value), "retcode": run.retcode}
+
+
+def _put_event(master: Master, tag: str, data: Mapping[str, Any]) -> None:
+    with master.store.write() as store:
+        store.put_event(tag, data, master.clock.wall())
+
+
+def _refuse_runner(master: Master, by: str) -> None:
+    """Raises RefusedError if the job that asks was published by a minion or by a runner."""
+    asking = master.store.job(parse_jid(split_part(by)[0])) if by else None
+    if asking is not None and (asking.origin == ORIGIN or asking.origin.startswith(BY_RUNNER)):
+        raise RefusedError("a job that a minion or a runner has published runs no runner")
 
 
 OWN_LATE_S = 30 * 86_400.0

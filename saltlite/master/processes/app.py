@@ -10,6 +10,7 @@ import functools
 import importlib
 import logging
 import os
+import pwd
 import select
 import signal
 import socket
@@ -20,7 +21,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from saltlite import __version__
-from saltlite.auth.acl import PEER, Granted, read_blacklist, read_peers, read_rules
+from saltlite.auth.acl import PEER, Granted, read_blacklist, read_peer_runs, read_peers, read_rules
 from saltlite.auth.logins import guess_limiter
 from saltlite.config.master import MasterConfig, returner_names
 from saltlite.config.options import opts_of, shown_opts
@@ -141,6 +142,11 @@ class Paths:
         return os.path.join(self.config.sock_dir, "evaluators.ipc")
 
     @property
+    def runner_socket(self) -> str:
+        """Where the process listens that runs runners for minions."""
+        return os.path.join(self.config.sock_dir, "runners.ipc")
+
+    @property
     def link_socket(self) -> str:
         """Where the link process listens."""
         return os.path.join(self.config.sock_dir, "link.ipc")
@@ -148,6 +154,7 @@ class Paths:
 
 AUTH = "auth"
 EVALUATORS = "evaluators"
+PEER_RUNNERS = "peer runners"
 
 
 def auth_spec(config: MasterConfig, listener: socket.socket) -> Spec:
@@ -158,6 +165,21 @@ def auth_spec(config: MasterConfig, listener: socket.socket) -> Spec:
 def evaluators_spec(config: MasterConfig, listener: socket.socket) -> Spec:
     """The process that has pillars made; it listens there."""
     return Spec(EVALUATORS, lambda ready: _run_evaluators(config, listener, ready), lambda: (listener.fileno(),))
+
+
+def _run_peer_runners(
+    config: MasterConfig, mworkers: socket.socket, config_dir: str, ready: Callable[[], None]
+) -> None:
+    """Keeps its rights, to become the user of `peer_run_as`."""
+    from saltlite.master.processes.runners import serve_peer_runs  # noqa: PLC0415 - most masters run none for minions
+
+    user = config.peer_run_as or pwd.getpwuid(os.geteuid()).pw_name
+    prctl(PR_SET_DUMPABLE, 0)
+    signal.signal(signal.SIGTERM, lambda _signum, _frame: os._exit(0))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    uid = account_of(config.user).uid
+    ready()
+    serve_peer_runs(mworkers, uid, _granted(config, frozenset()), user, config_dir)
 
 
 def _run_auth(config: MasterConfig, mworkers: socket.socket, ready: Callable[[], None]) -> None:
@@ -350,9 +372,12 @@ def run_master(config: MasterConfig, config_dir: str, on_ready: Callable[[], Non
     client_listener = listen_unix(paths.client_socket, OPEN_SOCKET_MODE if open_to_all else SOCKET_MODE)
     auth_listener = listen_unix(paths.auth_socket, SOCKET_MODE) if config.external_auth else None
     evaluator_listener = listen_unix(paths.evaluator_socket, SOCKET_MODE)
+    runner_listener = listen_unix(paths.runner_socket, SOCKET_MODE) if config.peer_run else None
     sockets = [paths.link_socket, paths.client_socket, paths.evaluator_socket]
     if auth_listener is not None:
         sockets.append(paths.auth_socket)
+    if runner_listener is not None:
+        sockets.append(paths.runner_socket)
     for path in sockets if os.geteuid() == 0 else ():
         os.chown(path, account.uid, account.gid)
     before_fork = functools.partial(_import_for_mworkers, of_database=bool(config.database))
@@ -379,7 +404,11 @@ def run_master(config: MasterConfig, config_dir: str, on_ready: Callable[[], Non
         ),
         evaluators_spec(config, evaluator_listener),
     ]
-    specs += _beside_jobs(config, paths, os.path.abspath(config_dir), shared)
+    config_dir = os.path.abspath(config_dir)
+    specs += _beside_jobs(config, paths, config_dir, shared)
+    if runner_listener is not None:
+        run = functools.partial(_run_peer_runners, config, runner_listener, config_dir)
+        specs.append(Spec(PEER_RUNNERS, run, lambda: (runner_listener.fileno(),)))
     if auth_listener is not None:
         specs.append(auth_spec(config, auth_listener))
     reactor = Reactor()
@@ -591,6 +620,11 @@ def _run_mworker(
     backends = Backends(reactor, paths.auth_socket, started_as) if config.external_auth else None
 
     evaluations = Evaluations(reactor, paths.evaluator_socket, started_as)
+    peer_runs = None
+    if config.peer_run:
+        from saltlite.master.processes.runners import PeerRuns  # noqa: PLC0415 - most masters run none for minions
+
+        peer_runs = PeerRuns(reactor, paths.runner_socket, started_as)
 
     def make_with_files(link: LinkChannel) -> Master:
         master = make_master(link)
@@ -601,6 +635,7 @@ def _run_mworker(
         master.audit.record(name, "start", {"version": __version__, "options": digest_of_options(master.config.shown)})
         master.pillar_guesses = guess_limiter(shared.fill_times)
         master.pillars.evaluator = evaluations
+        master.peer_runs = peer_runs
         return master
 
     mworker = MWorker(reactor, make_with_files, files, place, backends=backends, marks=marks)
@@ -663,6 +698,7 @@ def _granted(config: MasterConfig, own: frozenset[int]) -> Granted:
             **{name: read_rules(users, f"external_auth.{name}") for name, users in config.external_auth.items()},
             PEER: read_peers(config.peer),
         },
+        peer_run=read_peer_runs(config.peer_run),
         blacklist=read_blacklist(config.publisher_acl_blacklist),
         barred=own,
     )

@@ -33,6 +33,7 @@ from saltlite.wire.limits import MIB
 from saltlite.wire.merkle import SignedPart, SignedParts, signed_parts
 
 if TYPE_CHECKING:
+    from saltlite.master.processes.runners import PeerRuns
     from saltlite.master.store.sharing import SharedStore
 
 REPORT_S = 60.0
@@ -307,6 +308,8 @@ class Master:
     """Limits the jobs that a minion publishes; all requests of one minion come to the same MWorker."""
     own_jobs: RateLimiter = field(default_factory=lambda: RateLimiter(1 / OWN_JOB_EVERY_S, OWN_JOBS_AT_ONCE))
     """Limits the jobs that a minion begins by itself."""
+    peer_runs: PeerRuns | None = None
+    """The runners of minions; None without the option `peer_run`."""
     mines: Mines = field(init=False)
     """The mines that were read last."""
     present: dict[MinionId, float] = field(default_factory=dict)

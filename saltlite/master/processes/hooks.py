@@ -4,27 +4,22 @@ Each is authorised at that moment as if its user had asked, by the same handler 
 per event even if the process dies repeatedly, because its request id follows from the event; a runner begins at most
 once, because the cursor is written first.
 
-Each runner runs in its own process as the hook's user, started by a separate process, the starter. The starter keeps
-the rights of the master's start. Its only input is a socket pair with the process of hooks, which names the hook and
-the arguments; user and function come from the starter's own copy of the configuration, so a compromised process of
-hooks cannot have anything else run.
+Each runner runs in its own process as the hook's user, started by a separate process (`Starter`), which keeps the
+rights of the master's start. Its only input is a socket pair with the process of hooks, which names the hook and the
+arguments; user and function come from the starter's own copy of the configuration, so a compromised process of hooks
+cannot have anything else run.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
-import json
 import logging
 import os
-import pwd
 import signal
 import socket
-import subprocess
-import sys
-import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import Any, Protocol
 
 from saltlite.auth.acl import Principal
@@ -34,6 +29,7 @@ from saltlite.hooks import DEPTH_MAX, Depths, Firing, Hook, firing
 from saltlite.limits import RateLimiter
 from saltlite.master.handlers.operator_verbs import carry_out
 from saltlite.master.processes.context import Master
+from saltlite.master.processes.runners import MESSAGE_MAX, RunnerStart, Starter
 from saltlite.model.events import Event, tag_hook_event
 from saltlite.model.ids import jid_at
 from saltlite.platform.files import CursorFile
@@ -42,7 +38,7 @@ from saltlite.platform.privileges import groups_of, uid_of
 from saltlite.platform.process import set_parent_death_signal, set_title
 from saltlite.platform.reactor import Reactor
 from saltlite.platform.stream import Channel
-from saltlite.wire.framing import framed, pack, read_frame, unpack
+from saltlite.wire.framing import pack, unpack
 
 log = logging.getLogger(__name__)
 
@@ -230,19 +226,9 @@ def principal_of(user: str) -> Principal:
     return Principal(user, uid, groups=groups_of(user))
 
 
-AT_ONCE_MAX = 4
-"""Concurrent runners of hooks."""
 WAITING_MAX = 64
 """Runners of hooks that have not ended; more are refused."""
-RUN_S = 600.0
-"""Seconds until a runner is killed."""
-MESSAGE_MAX = 1024 * 1024
-"""Bytes of one message to the starter, which stops reading after a larger one."""
-FAILED = 1
 TITLE = "hook runners"
-MODULE = "saltlite.api.runner_process"
-"""The program of one runner: the call on stdin, the result on stdout."""
-_KEPT_NAMES = ("PATH", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "LANG", "LC_ALL", "TZ")
 
 
 class HookRunners:
@@ -278,69 +264,6 @@ class HookRunners:
             self._open.pop(response["n"])(response["retcode"])
 
 
-class Starter:
-    """The starter, which keeps its rights. `serve` returns when the process of hooks has ended."""
-
-    def __init__(self, sock: socket.socket, hooks: tuple[Hook, ...], config_dir: str) -> None:
-        self._socket = sock
-        self._hooks = {hook.name: hook for hook in hooks if hook.tgt is None}
-        self._config_dir = config_dir
-        self._turns = threading.Semaphore(AT_ONCE_MAX)
-        self._saying = threading.Lock()
-
-    def serve(self) -> None:
-        """Run what the process of hooks asks for."""
-        while data := read_frame(self._socket.recv, MESSAGE_MAX):
-            threading.Thread(target=self._one, args=(unpack(data),), daemon=True).start()
-
-    def _one(self, message: dict[str, Any]) -> None:
-        with self._turns:
-            try:
-                retcode = self._run(self._hooks[message["hook"]], message)
-            except subprocess.TimeoutExpired:
-                log.error("the runner of hook %s took more than %g s and was killed", message["hook"], RUN_S)  # noqa: TRY400 - a sentence
-                retcode = FAILED
-            except (OSError, KeyError, TypeError, ValueError) as error:
-                log.error("the runner of hook %s was not run: %s", message["hook"], error)  # noqa: TRY400 - a sentence
-                retcode = FAILED
-        response = pack({"n": message["n"], "retcode": retcode})
-        with self._saying, suppress(OSError):
-            self._socket.sendall(framed(response))
-
-    def _run(self, hook: Hook, message: dict[str, Any]) -> int:
-        wanted = {
-            "config_dir": self._config_dir,
-            "token": "",
-            "fun": hook.fun,
-            "args": message["args"],
-            "kwargs": message["kwargs"],
-            "user": hook.user,
-            "jid": message["jid"],
-        }
-        with subprocess.Popen(
-            [sys.executable, "-m", MODULE],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env={name: os.environ[name] for name in _KEPT_NAMES if name in os.environ},
-            cwd="/",
-            start_new_session=True,
-            **_identity(hook.user),
-        ) as process:
-            try:
-                out, err = process.communicate(pack(wanted), timeout=RUN_S)
-            finally:
-                # This also ends what the runner started.
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-        if err:
-            log.warning("the runner of hook %s wrote: %s", hook.name, err.decode("utf-8", "backslashreplace")[-1000:])
-        found = json.loads(out)
-        if found["retcode"]:
-            log.warning("the runner of hook %s failed: %s", hook.name, str(found["value"])[:1000])
-        return int(found["retcode"])
-
-
 def start_starter(hooks: tuple[Hook, ...], config_dir: str) -> socket.socket | None:
     """Fork the starter, which ends with this process; returns its socket, None if no hook has a runner."""
     if all(hook.tgt is not None for hook in hooks):
@@ -354,19 +277,17 @@ def start_starter(hooks: tuple[Hook, ...], config_dir: str) -> socket.socket | N
                 signal.signal(signum, signal.SIG_IGN)  # it ends when the process of hooks does
             ours.close()
             set_title(TITLE)
-            Starter(theirs, hooks, config_dir).serve()
+            known = {hook.name: hook for hook in hooks if hook.tgt is None}
+            Starter(config_dir, functools.partial(run_of_hook, known)).serve(theirs)
         finally:
             os._exit(0)
     theirs.close()
     return ours
 
 
-def _identity(user: str) -> dict[str, Any]:
-    """Arguments of Popen to run as that user. Raises OSError if this process is not root."""
-    entry = pwd.getpwnam(user)
-    if entry.pw_uid == os.geteuid():
-        return {}
-    if os.geteuid() != 0:
-        raise PermissionError(1, f"a master that was not started as root runs nothing as {user}")
-    groups = os.getgrouplist(user, entry.pw_gid)
-    return {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": groups}
+def run_of_hook(hooks: Mapping[str, Hook], message: Mapping[str, Any]) -> RunnerStart:
+    """The runner that the process of hooks asks for. Raises KeyError for a hook that is not in the configuration."""
+    hook = hooks[message["hook"]]
+    return RunnerStart(
+        f"hook {hook.name}", hook.user, hook.fun, message["args"], message["kwargs"], message["jid"], hook.user
+    )

@@ -1,8 +1,9 @@
-"""Run functions on other minions, as far as ``peer`` of the master allows this minion.
+"""Run functions on other minions and runners on the master, as far as ``peer`` and ``peer_run`` of the master allow
+this minion.
 
-The master publishes an ordinary job of the user ``minion:ID``, authorised by the rules of this minion on exactly the
-targets. Without a rule it refuses. Functions of ``publish`` cannot be published, nor can a job that another minion has
-published publish one. Targets by pillar take whole values, not patterns.
+For a function the master publishes an ordinary job of the user ``minion:ID``, authorised by the rules of this minion on
+exactly the targets. Without a rule it refuses. Functions of ``publish`` cannot be published, nor can a job that
+another minion has published publish one. Targets by pillar take whole values, not patterns.
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -62,15 +63,36 @@ def full_data(  # noqa: PLR0913, PLR0917, RUF100 - Salt's signature
     return _published(tgt, fun, arg, tgt_type, returner, timeout)
 
 
+def runner(fun: str, arg: Any = None, timeout: float = 5) -> Any:
+    """Run a runner on the master, and return what it returns. ``arg`` is as in ``publish.publish``.
+
+    After ``timeout`` seconds this is an error, and the runner goes on. A job that a minion or a runner has published
+    runs no runner.
+
+    CLI Example::
+
+        saltlite web1 publish.runner manage.up
+        saltlite web1 publish.runner jobs.lookup_jid 20260131020000000000 timeout=20
+    """
+    args, kwargs = _words(arg)
+    fields = {"request_id": secrets.token_hex(16), "fun": fun, "args": args, "kwargs": kwargs}
+    give_up_at = time.monotonic() + float(timeout)
+    while True:
+        answer = _master().ask("run", fields)
+        if answer["done"]:
+            if answer["retcode"]:
+                raise CommandExecutionError(f"The runner {fun} failed: {answer['value']}")
+            return answer["value"]
+        if time.monotonic() > give_up_at:
+            raise CommandExecutionError(f"The runner {fun} has not returned within {timeout} s.")
+        time.sleep(_LOOK_S)
+
+
 def _published(  # noqa: PLR0913, PLR0917, RUF100 - as `publish`
     tgt: str, fun: str, arg: Any, tgt_type: str, returner: str, timeout: float
 ) -> dict[str, dict[str, Any]]:
-    if not hasattr(__master__, "ask"):
-        raise CommandExecutionError("This call has no master to publish through.")
-    words = __utils__["args.yamlify_arg"](arg)
-    words = words if isinstance(words, list) else [] if words is None else [words]
-    args, kwargs = __utils__["args.parse_input"](words, condition=False)
-    job = __master__.ask(
+    args, kwargs = _words(arg)
+    job = _master().ask(
         "publish",
         {
             "request_id": secrets.token_hex(16),
@@ -98,3 +120,16 @@ def _published(  # noqa: PLR0913, PLR0917, RUF100 - as `publish`
             return found
         if not page["returns"]:
             time.sleep(_LOOK_S)
+
+
+def _words(arg: Any) -> tuple[list[Any], dict[str, Any]]:
+    words = __utils__["args.yamlify_arg"](arg)
+    words = words if isinstance(words, list) else [] if words is None else [words]
+    args, kwargs = __utils__["args.parse_input"](words, condition=False)
+    return args, kwargs
+
+
+def _master() -> Any:
+    if not hasattr(__master__, "ask"):
+        raise CommandExecutionError("This call has no master to publish through.")
+    return __master__

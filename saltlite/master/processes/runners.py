@@ -1,0 +1,242 @@
+"""Runners that the master runs for others: those of hooks, and those of minions under `peer_run`.
+
+Each runs in its own process, as the local user that the configuration names. A `Starter` starts them. It keeps the
+rights of the master's start and reads nothing but short requests of other processes of the master; whatever decides
+about rights comes from its own copy of the configuration. So a process that was broken into can have run what the
+configuration grants, and nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import pwd
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from saltlite.auth.acl import PEER, Call, Granted, authorize_peer_run
+from saltlite.auth.logins import external
+from saltlite.errors import LocalProtocolError, RefusedError
+from saltlite.model.dataclass import dataclass
+from saltlite.model.ids import Jid, MinionId, RequestId
+from saltlite.platform.reactor import Reactor
+from saltlite.platform.stream import ProcessClient, peer_of
+from saltlite.wire.framing import IpcMessage, framed, pack, read_frame, unpack
+
+log = logging.getLogger(__name__)
+
+AT_ONCE_MAX = 4
+"""Concurrent runners of one starter."""
+RUN_S = 600.0
+"""Seconds until a runner is killed."""
+MESSAGE_MAX = 1024 * 1024
+"""Bytes of one message to or from a starter, which stops reading after a larger one."""
+VALUE_MAX = MESSAGE_MAX - 4096
+"""Bytes of the return of a runner of `peer_run`."""
+FAILED = 1
+MODULE = "saltlite.api.runner_process"
+"""The program of one runner: the call on stdin, the result on stdout."""
+_KEPT_NAMES = ("PATH", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "LANG", "LC_ALL", "TZ")
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerStart:
+    """One runner. `what` names it in the log, `user` is the local user, and `by` is whom it runs for."""
+
+    what: str
+    user: str
+    fun: str
+    args: list[Any]
+    kwargs: dict[str, Any]
+    jid: str
+    by: str
+
+
+class Starter:
+    """Starts what `run_of` makes of each request; a RefusedError that it raises is the answer.
+
+    Answers `{n, ...}` with `{n, retcode}`, and with `value`, the JSON of the return, if `has_value`.
+    """
+
+    def __init__(
+        self, config_dir: str, run_of: Callable[[Mapping[str, Any]], RunnerStart], *, has_value: bool = False
+    ) -> None:
+        self._config_dir = config_dir
+        self._run_of = run_of
+        self._has_value = has_value
+        self._turns = threading.Semaphore(AT_ONCE_MAX)
+
+    def serve(self, sock: socket.socket) -> None:
+        """Run what the process at the other end asks for, until it has ended."""
+        sending = threading.Lock()
+        while data := read_frame(sock.recv, MESSAGE_MAX):
+            threading.Thread(target=self._one, args=(sock, sending, unpack(data)), daemon=True).start()
+
+    def _one(self, sock: socket.socket, sending: threading.Lock, message: dict[str, Any]) -> None:
+        with self._turns:
+            found = self._found(message)
+        answer: IpcMessage = {"n": message["n"], "retcode": found["retcode"]}
+        if self._has_value:
+            value = json.dumps(found["value"]).encode()
+            if len(value) > VALUE_MAX:
+                value = json.dumps(f"the return has {len(value)} bytes, and may have {VALUE_MAX}").encode()
+                answer["retcode"] = FAILED
+            answer["value"] = value
+        with sending, suppress(OSError):
+            sock.sendall(framed(pack(answer)))
+
+    def _found(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        """`value` and `retcode`."""
+        try:
+            run = self._run_of(message)
+        except (RefusedError, KeyError) as error:
+            log.error("a runner was asked for that the configuration does not grant: %s", error)  # noqa: TRY400 - a sentence
+            return {"value": str(error), "retcode": FAILED}
+        try:
+            return self._run(run)
+        except subprocess.TimeoutExpired:
+            reason = f"took more than {RUN_S:g} s and was killed"
+        except (OSError, KeyError, TypeError, ValueError) as error:
+            reason = f"was not run: {error}"
+        log.error("the runner %s of %s %s", run.fun, run.what, reason)
+        return {"value": f"the runner {run.fun} {reason}", "retcode": FAILED}
+
+    def _run(self, run: RunnerStart) -> dict[str, Any]:
+        wanted = {
+            "config_dir": self._config_dir,
+            "token": "",
+            "fun": run.fun,
+            "args": run.args,
+            "kwargs": run.kwargs,
+            "user": run.by,
+            "jid": run.jid,
+        }
+        with subprocess.Popen(
+            [sys.executable, "-m", MODULE],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={name: os.environ[name] for name in _KEPT_NAMES if name in os.environ},
+            cwd="/",
+            start_new_session=True,
+            **_identity(run.user),
+        ) as process:
+            try:
+                out, err = process.communicate(pack(wanted), timeout=RUN_S)
+            finally:
+                # This also ends what the runner started.
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+        if err:
+            log.warning("the runner of %s wrote: %s", run.what, err.decode("utf-8", "backslashreplace")[-1000:])
+        found = json.loads(out)
+        if found["retcode"]:
+            log.warning("the runner of %s failed: %s", run.what, str(found["value"])[:1000])
+        return {"value": found["value"], "retcode": int(found["retcode"])}
+
+
+def _identity(user: str) -> dict[str, Any]:
+    """Arguments of Popen to run as that user. Raises OSError if this process is not root."""
+    entry = pwd.getpwnam(user)
+    if entry.pw_uid == os.geteuid():
+        return {}
+    if os.geteuid() != 0:
+        raise PermissionError(1, f"a master that was not started as root runs nothing as {user}")
+    groups = os.getgrouplist(user, entry.pw_gid)
+    return {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": groups}
+
+
+# -- runners of minions
+
+
+def serve_peer_runs(listener: socket.socket, mworker_uid: int, granted: Granted, user: str, config_dir: str) -> None:
+    """Run what MWorkers ask for minions, as `user`, for ever. Only processes of `mworker_uid` are served."""
+
+    def run_of(message: Mapping[str, Any]) -> RunnerStart:
+        principal = external(PEER, message["minion"], ())
+        fun, args, kwargs = message["fun"], message["args"], message["kwargs"]
+        authorize_peer_run(principal, Call(fun, args, kwargs), granted)
+        return RunnerStart(str(principal), user, fun, args, kwargs, message["jid"], principal.label)
+
+    starter = Starter(config_dir, run_of, has_value=True)
+    listener.setblocking(True)
+    while True:
+        sock, _address = listener.accept()
+        if peer_of(sock).uid != mworker_uid:
+            sock.close()
+            continue
+        threading.Thread(target=starter.serve, args=(sock,), daemon=True).start()
+
+
+RUNS_OF_A_MINION = 4
+"""Runners of one minion at once; further ones wait ..."""
+RUNS_MAX = 64
+"""... and those of all minions of one MWorker."""
+RUNS_KEPT_S = 60.0
+"""Seconds that a return is kept for its minion."""
+
+
+@dataclass(slots=True)
+class PeerRun:
+    """A runner of a minion. `value` is the JSON of its return; `ended_at` is 0 before it has one."""
+
+    ended_at: float = 0.0
+    retcode: int = 0
+    value: bytes = b""
+
+
+class PeerRuns:
+    """The runners of the minions of one MWorker, and the client of `serve_peer_runs`. Times are monotonic seconds."""
+
+    def __init__(self, reactor: Reactor, path: str, uid: int) -> None:
+        self._reactor = reactor
+        self._process = ProcessClient(
+            reactor, path, uid, "minions run no runners", message_max=MESSAGE_MAX, send_buffer_max=64 * MESSAGE_MAX
+        )
+        self._runs: OrderedDict[tuple[MinionId, RequestId], PeerRun] = OrderedDict()
+
+    def get(self, minion: MinionId, request_id: RequestId, now: float) -> PeerRun | None:
+        """The run of that request; None if there is none, or if its return is too old."""
+        for key in [key for key, run in self._runs.items() if run.ended_at and now - run.ended_at > RUNS_KEPT_S]:
+            del self._runs[key]
+        return self._runs.get((minion, request_id))
+
+    def drop(self, minion: MinionId, request_id: RequestId) -> None:
+        """The minion has its return."""
+        self._runs.pop((minion, request_id), None)
+
+    def has_room(self, minion: MinionId) -> bool:
+        """Whether another runner of that minion may start."""
+        own = [run for (whose, _), run in self._runs.items() if whose == minion]
+        return len(own) < RUNS_OF_A_MINION and len(self._runs) < RUNS_MAX
+
+    def start(
+        self, minion: MinionId, request_id: RequestId, call: Call, jid: Jid, ended: Callable[[int], None]
+    ) -> PeerRun:
+        """Start it; `ended` is called with its retcode. Raises RefusedError for arguments that are too large."""
+
+        def answered(answer: IpcMessage | None) -> None:
+            if answer is None:
+                answer = {"retcode": FAILED, "value": json.dumps("the process of runners does not answer").encode()}
+            run.ended_at, run.retcode, run.value = self._reactor.now(), answer["retcode"], answer["value"]
+            ended(run.retcode)
+
+        run = self._runs[minion, request_id] = PeerRun()
+        message = {
+            "minion": minion, "fun": call.fun, "args": list(call.args), "kwargs": dict(call.kwargs or {}),
+            "jid": jid,
+        }  # fmt: skip
+        try:
+            self._process.ask(message, RUN_S + 60.0, answered)
+        except LocalProtocolError as error:
+            del self._runs[minion, request_id]
+            raise RefusedError(str(error)) from error
+        return run
