@@ -569,9 +569,26 @@ class _MemoryWriter(_MemoryReader):
         known = self._tables.masters.get(row.name)
         if known is not None and known.start == row.start and known.state is MasterState.FENCED:
             return known
-        stored = replace(row, renewals=1 if known is None else known.renewals + 1)
+        stored = replace(row, renewals=1)
+        if known is not None:
+            stays = known.start == row.start and known.has_lease and row.has_lease
+            state = known.state if stays else row.state
+            stored = replace(row, state=state, renewals=known.renewals + 1, about=known.about)
         self._tables.masters[row.name] = stored
         return stored
+
+    def drain_master(self, name: str, *, ends: bool = False) -> bool:
+        before, after = (MasterState.DRAINING, MasterState.UP) if ends else (MasterState.UP, MasterState.DRAINING)
+        known = self._tables.masters.get(name)
+        if known is None or known.state is not before:
+            return False
+        self._tables.masters[name] = replace(known, state=after)
+        return True
+
+    def describe_master(self, name: str, about: str) -> None:
+        known = self._tables.masters.get(name)
+        if known is not None:
+            self._tables.masters[name] = replace(known, about=about)
 
     def fence_master(self, name: str) -> bool:
         known = self._tables.masters.get(name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import select
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
@@ -19,10 +19,26 @@ A = MasterRow(
 B = replace(A, name="b", address="10.0.0.2:4515")
 
 
-@pytest.fixture
-def open_shared() -> OpenShared:
-    disk = MemoryStoreDisk()
-    return lambda: MemoryStore(disk)
+@pytest.fixture(params=["memory", "postgres"])
+def open_shared(request: pytest.FixtureRequest) -> Iterator[OpenShared]:
+    """Opens the same store again and again, as several masters do."""
+    if request.param == "memory":
+        disk = MemoryStoreDisk()
+        yield lambda: MemoryStore(disk)
+        return
+    from saltlite.master.store.postgres import PostgresStore
+
+    dsn = request.getfixturevalue("postgres").new_schema()
+    opened: list[PostgresStore] = []
+
+    def open_one() -> SharedStore:
+        name = f"m{len(opened)}"
+        opened.append(PostgresStore(dsn, master=len(opened) + 1, name=name, several=True, waits_s=0.0))
+        return opened[-1]
+
+    yield open_one
+    for store in opened:
+        store.close()
 
 
 @pytest.fixture
@@ -59,6 +75,34 @@ def test_another_start_of_a_master_that_was_fenced_joins_again(shared: SharedSto
         tx.fence_master("a")
         assert tx.renew(again) == replace(again, renewals=2)
     assert shared.masters() == [replace(again, renewals=2)]
+
+
+def test_a_master_that_is_drained_stays_so_while_it_renews_until_that_ends(shared: SharedStore) -> None:
+    up = replace(A, state=MasterState.UP)
+    with shared.write() as tx:
+        tx.renew(A)
+        assert not tx.drain_master("a"), "it joins"
+        tx.renew(up)
+        assert tx.drain_master("a")
+        assert not tx.drain_master("a")
+        assert not tx.drain_master("b")
+        assert tx.renew(up).state is MasterState.DRAINING
+    with shared.write() as tx:
+        assert tx.drain_master("a", ends=True)
+        assert not tx.drain_master("a", ends=True)
+        assert tx.renew(replace(A, state=MasterState.DRAINING)).state is MasterState.UP
+        tx.drain_master("a")
+        assert tx.renew(replace(A, start=2)).state is MasterState.JOINING, "the next start is not drained"
+        assert tx.renew(replace(up, start=2)).state is MasterState.UP
+
+
+def test_a_renewal_keeps_what_is_known_about_a_master(shared: SharedStore) -> None:
+    with shared.write() as tx:
+        tx.renew(replace(A, weight=50))
+        tx.describe_master("a", '{"x": 1}')
+        tx.describe_master("b", "of nobody")
+        tx.renew(replace(A, start=2))
+    assert shared.masters() == [replace(A, start=2, renewals=2, about='{"x": 1}')]
 
 
 def test_a_master_that_was_removed_is_gone(shared: SharedStore) -> None:

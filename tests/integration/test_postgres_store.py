@@ -24,12 +24,13 @@ from saltlite.master.store.ports import ReturnCommit, Stored, StoreWriter, Targe
 from saltlite.master.store.postgres import PostgresStore, connection, look
 from saltlite.master.store.postgres.connection import Database
 from saltlite.master.store.postgres.pipeline import translated
+from saltlite.master.store.postgres.seals import UNSEALED
 from saltlite.master.store.sharing import CommitSignal, MasterRow, MasterState
 from saltlite.model.ids import Jid, MinionId, RequestId
 from saltlite.model.job import Batch, Job, TargetState
 from saltlite.model.keys import KeyState
 from tests.support.postgres import Server, running_server
-from tests.support.store import NOW, WEB1, commit, job, key, publish, ret, row
+from tests.support.store import NOW, WEB1, commit, job, key, publish, ret, row, token
 
 SPAWN = multiprocessing.get_context("spawn")
 MINIONS = tuple(MinionId(f"web{n:03d}") for n in range(50))
@@ -50,8 +51,8 @@ def dsn(server: Server) -> str:
 def opened() -> Iterator[Callable[..., PostgresStore]]:
     stores: list[PostgresStore] = []
 
-    def open_one(dsn: str, master: int = 1, waits_s: float = 0.0, name: str = "") -> PostgresStore:
-        stores.append(PostgresStore(dsn, master=master, waits_s=waits_s, name=name, several=bool(name)))
+    def open_one(dsn: str, master: int = 1, waits_s: float = 0.0, name: str = "", **more: Any) -> PostgresStore:
+        stores.append(PostgresStore(dsn, master=master, waits_s=waits_s, name=name, several=bool(name), **more))
         return stores[-1]
 
     yield open_one
@@ -95,7 +96,7 @@ def test_tables_of_another_program_are_left_as_they_are(server: Server, dsn: str
 def test_a_store_of_a_newer_format_is_left_as_it_is(server: Server, dsn: str, opened: Opened) -> None:
     opened(dsn).close()
     server.sql("UPDATE store SET format = 99", dsn)
-    with pytest.raises(StoreError, match="has format 99, this saltlite reads format 5 and older"):
+    with pytest.raises(StoreError, match="has format 99, this saltlite reads format 6 and older"):
         opened(dsn)
 
 
@@ -408,6 +409,9 @@ def test_the_name_of_a_database_in_messages_has_no_more_than_its_place() -> None
 # What makes the tables of this format those of format 1.
 AS_FORMAT_1 = """
     DROP TABLE masters, inventory, bank_values, resources;
+    ALTER TABLE keys DROP COLUMN seal;
+    ALTER TABLE tokens DROP COLUMN seal;
+    ALTER TABLE preaccepts DROP COLUMN seal;
     ALTER TABLE minions DROP COLUMN master, DROP COLUMN run, DROP COLUMN handshake;
     ALTER TABLE store DROP COLUMN targets;
     ALTER TABLE returns DROP CONSTRAINT returns_pkey;
@@ -447,7 +451,7 @@ def test_a_store_of_an_older_format_is_brought_to_this_one(server: Server, dsn: 
         tx.claim([row(WEB1, master="a", run=3)])
     assert store.minion(WEB1) == row(WEB1, master="a", run=3, up=True)
     assert [found.id for found in store.returns(job(1).jid)] == [WEB1]
-    assert server.sql("SELECT format FROM store", dsn) == "5"
+    assert server.sql("SELECT format FROM store", dsn) == "6"
 
 
 # --- publishes, which run beside other writers ----------------------------------------------------
@@ -602,6 +606,74 @@ def test_a_row_of_a_master_that_was_written_by_hand_is_skipped(server: Server, d
         tx.renew(master_row())
     server.sql("INSERT INTO masters SELECT 'x', 1, '', '', '', 'royal', 0, 1", dsn)
     assert [row.name for row in store.masters()] == ["a"]
+
+
+SEAL = b"s" * 32
+STRANGER = key(MinionId("stranger"))
+STRANGERS_TOKEN = replace(token(), token_id="strange1")
+
+
+def written_by_hand(server: Server, dsn: str) -> None:
+    """What somebody writes into the database who would like to be let in."""
+    public = f"'\\x{STRANGER.public.hex()}'"
+    for statement in (
+        f"keys VALUES ('{STRANGER.fingerprint}', 'stranger', {public}, 'accepted', '', 1, 1, 1, 'root')",
+        f"tokens VALUES ('strange1', {public}, '*', 9, 1, 9e9, 'root')",
+        "preaccepts VALUES ('web2', 'AAAAA', 'root')",
+    ):
+        server.sql(f"INSERT INTO {statement}", dsn)
+    server.sql("UPDATE store SET accepted_version = accepted_version + 1", dsn)
+
+
+def test_what_a_stranger_writes_into_the_database_lets_nobody_in(server: Server, dsn: str, opened: Opened) -> None:
+    store, pending = opened(dsn, name="a", seal_key=SEAL), key(MinionId("web9"), KeyState.PENDING)
+    with store.write() as tx:
+        tx.put_key(key(WEB1))
+        tx.put_key(pending)
+        tx.put_token(token())
+        tx.put_preaccept(MinionId("web3"), key(WEB1).fingerprint, "root")
+    written_by_hand(server, dsn)
+    server.sql("UPDATE keys SET state = 'accepted' WHERE id = 'web9'", dsn)
+    other = opened(dsn, name="b", seal_key=SEAL)
+    for one in (store, other):
+        assert one.key(key(WEB1).fingerprint) == key(WEB1)
+        assert one.holder(WEB1) == key(WEB1)
+        assert one.token(token().token_id) == token()
+        assert one.preaccepted(MinionId("web3")) == key(WEB1).fingerprint
+        for forged in (STRANGER, pending):
+            found = one.key(forged.fingerprint)
+            assert found is not None
+            assert (found.state, found.how) == (KeyState.REJECTED, UNSEALED)
+            assert one.holder(forged.id) is None
+            assert [found] == one.keys_of(forged.id) == one.keys_among([forged.fingerprint])
+        assert one.token("strange1") is None
+        assert one.preaccepted(MinionId("web2")) is None
+    with store.write() as tx:
+        tx.put_key(STRANGER)
+    assert other.key(STRANGER.fingerprint) == STRANGER, "an operator accepted it"
+
+
+def test_the_first_start_that_shares_the_store_seals_what_is_there(server: Server, dsn: str, opened: Opened) -> None:
+    before = opened(dsn)
+    with before.write() as tx:
+        tx.put_key(key(WEB1))
+        tx.put_token(token())
+        tx.put_preaccept(MinionId("web3"), key(WEB1).fingerprint, "root")
+    before.close()
+    store = opened(dsn, name="a", seal_key=SEAL)
+    for _time in range(2):
+        store.seal_rows()
+        assert store.holder(WEB1) == key(WEB1)
+        assert store.token(token().token_id) == token()
+        assert store.preaccepted(MinionId("web3")) == key(WEB1).fingerprint
+    other = opened(dsn, name="b", seal_key=b"o" * 32)
+    with pytest.raises(StoreError, match=r"is that of masters with another shared.key: let this master join them"):
+        other.seal_rows()
+    with store.write() as tx:
+        tx.renew(master_row())
+    with pytest.raises(StoreError, match=r"is that of a, and this master has no shared.key"):
+        opened(dsn, name="c", seal_key=SEAL).seal_rows()
+    assert store.holder(WEB1) == key(WEB1)
 
 
 def woken(signal_: CommitSignal, within_s: float = 10.0) -> bool:

@@ -12,6 +12,7 @@ pytest.importorskip("psycopg", reason="psycopg is not installed: saltlite[postgr
 from saltlite.config.load import load_master
 from saltlite.config.master import MasterConfig
 from saltlite.errors import StartupError, StoreError, UsageError
+from saltlite.master.processes import identity
 from saltlite.master.processes.store_moving import MOVED, move_store
 from saltlite.master.store.ports import FunctionSet, Store, TargetRow
 from saltlite.master.store.postgres import PostgresStore
@@ -20,6 +21,7 @@ from saltlite.model.ids import MinionId
 from saltlite.model.job import Batch, TargetState
 from saltlite.model.keys import AuthToken, KeyState
 from saltlite.platform.daemon import InstanceLock
+from saltlite.platform.privileges import write_secret
 from tests.property.test_store_twins import everything
 from tests.support.postgres import Server, running_server
 from tests.support.store import NOW, WEB1, WEB2, WEB3, commit, had_sessions, job, key, publish, ret, row, srns, token
@@ -73,11 +75,13 @@ def test_a_store_moves_to_the_database_and_back_with_all_that_it_holds(config: M
     filled(store)
     before = seen(store)
     store.close()
+    Path(config.pki_dir).mkdir(parents=True)
+    write_secret(f"{config.pki_dir}/{identity.SHARED_KEY}", b"s" * 32)
     held = move_store(config, to_database=True)
     assert (held["job_targets"].rows, held["returns"].rows, held["job_counts"].rows) == (193, 2, 1)
     assert not Path(path_of(config)).exists()
     assert Path(path_of(config) + MOVED).exists()
-    moved = PostgresStore(config.database, master=1)
+    moved = PostgresStore(config.database, master=1, seal_key=identity.seal_key(config.pki_dir, "keys of minions"))
     assert seen(moved) == before
     assert moved.size() > 70_000
     with moved.write() as tx:

@@ -17,8 +17,9 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from saltlite import __version__
 from saltlite.auth.acl import PEER, Granted, read_blacklist, read_peer_runs, read_peers, read_rules
@@ -303,8 +304,33 @@ def prepare_store(load: Callable[[], Callable[[], Store]], user: str) -> int:
     return int(output)
 
 
+def _prepare(paths: Paths, shared: Shared) -> int:
+    """`prepare_store`; the first start that shares its store makes shared.key, and seals what is in the store."""
+    config = paths.config
+    if not config.several_masters or identity.shared_key(config.pki_dir) is not None:
+        return prepare_store(lambda: _loaded_store(paths, shared), config.user)
+    secret = identity.begin_shared_key(config.pki_dir)
+    seal_key = identity.derived_key(secret, SEALED_KEYS)
+
+    def load() -> Callable[[], Store]:
+        open_store = _loaded_store(paths, shared, seal_key)
+
+        def open_sealed() -> Store:
+            store: Any = open_store()
+            store.seal_rows()
+            return cast("Store", store)
+
+        return open_sealed
+
+    accepted = prepare_store(load, config.user)
+    identity.use_shared_key(config.pki_dir)
+    return accepted
+
+
 log = logging.getLogger(__name__)
 
+SEALED_KEYS, SEALED_TOKENS = "keys of minions", "tokens of logins"
+"""What `identity.seal_key` makes keys for."""
 EXTEND_S = 40.0
 """Seconds that systemd is asked to wait further, again and again while the store is prepared; below TimeoutStartSec."""
 OPEN_FILES = 20_000
@@ -361,7 +387,7 @@ def run_master(config: MasterConfig, config_dir: str, on_ready: Callable[[], Non
     lock = InstanceLock(paths.lock, program="saltlite-master", root_dir=config.root_dir)
     incarnation = int.from_bytes(os.urandom(4), "big") >> 1
     shared = Shared(SystemClock().wall(), incarnation, SharedFillTimes(), board_of(config.worker_threads))
-    accepted = prepare_store(lambda: _loaded_store(paths, shared), config.user)
+    accepted = _prepare(paths, shared)
     _ensure_identity(config, accepted)
     if os.geteuid() == 0 and link_account.uid == account.uid:
         log.warning("%s", SHARED_USER)
@@ -464,8 +490,17 @@ def listen_for_minions(config: MasterConfig) -> socket.socket:
             time.sleep(PORT_RETRY_S)
 
 
-def _loaded_store(paths: Paths, shared: Shared) -> Callable[[], Store]:
-    """How to open the store. Imports it before root's rights are dropped: the user may not read Python's folders.
+def seal_key_of(config: MasterConfig) -> bytes | None:
+    """What the keys of minions in the database are sealed with; None where the store was never shared. Raises
+    StartupError."""
+    if identity.shared_key(config.pki_dir) is None:
+        return None
+    return identity.seal_key(config.pki_dir, SEALED_KEYS)
+
+
+def _loaded_store(paths: Paths, shared: Shared, seal_key: bytes | None = None) -> Callable[[], Store]:
+    """How to open the store. Imports it, and reads `seal_key`, before root's rights are dropped: the user may read
+    neither Python's folders nor pki_dir.
 
     Raises MisconfiguredError if what `database` needs is not installed.
     """
@@ -475,7 +510,10 @@ def _loaded_store(paths: Paths, shared: Shared) -> Callable[[], Store]:
         return lambda: SqliteStore(paths.store)
     PostgresStore = load_postgres().PostgresStore  # noqa: N806 - a class
     application = f"saltlite master {identity.name_of(paths.config)}"
-    return lambda: PostgresStore(paths.config.database, master=shared.incarnation, application=application)
+    seal_key = seal_key or seal_key_of(paths.config)
+    return lambda: PostgresStore(
+        paths.config.database, master=shared.incarnation, application=application, seal_key=seal_key
+    )
 
 
 def load_postgres() -> ModuleType:
@@ -653,6 +691,8 @@ def _open_master(
 
     certificate = identity.certificate_of(config.pki_dir)
     who = MasterIdentity(fingerprint(certificate.fleet_public), certificate, identity.job_key(config.pki_dir))
+    if identity.shared_key(config.pki_dir) is not None:
+        who = replace(who, login_secret=identity.seal_key(config.pki_dir, SEALED_TOKENS))
     open_store = _loaded_store(paths, shared)
     open_inventory = _loaded_inventory(config)
     operators = frozenset({0, os.geteuid()})

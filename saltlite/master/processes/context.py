@@ -120,6 +120,8 @@ class MasterIdentity:
     fleet: Fingerprint
     certificate: MasterCertificate
     job_private: bytes
+    login_secret: bytes = b""
+    """What tokens of logins are sealed with on all masters of the store; empty: with `job_private`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,7 +337,7 @@ class Master:
         self.registrations = Registrations(self.banks)
         self.indexes = indexes_of(self.banks, pillar=self.pillars.cached)
         self.mines = Mines(self.banks)
-        self.logins = Logins(self.identity.job_private)
+        self.logins = Logins(self.identity.login_secret or self.identity.job_private)
 
     def refuse_before_joined(self) -> None:
         """Raises StoreError while the masters that share the store may not know the certificate of this one: minions

@@ -59,7 +59,7 @@ CHAIN_KEPT = SECRET_MAX // SUCCESSION_BYTES
 FLEET_FILES = ("fleet.key", "fleet.chain", "fleet.id", "master.cert")
 """The files that define the fleet of this master."""
 HOLDER = "fleet.holder"
-SHARED_KEY = "shared.key"
+SHARED_KEY, NEW_SHARED_KEY = "shared.key", "shared.key.new"
 LOST = ".lost"
 """The suffix of files of a lost fleet key."""
 
@@ -295,8 +295,30 @@ def seal_key(pki_dir: str, purpose: str) -> bytes:
             f"there is no {_path(pki_dir, SHARED_KEY)}: restore it from a backup, or copy it from another master of "
             "the same store"
         )
-    # HKDF-Expand with SHA-256: the secret is uniformly random.
+    return derived_key(secret, purpose)
+
+
+def derived_key(secret: bytes, purpose: str) -> bytes:
+    """The key for one purpose: HKDF-Expand with SHA-256, as the secret is uniformly random."""
     return hmac.digest(secret, b"saltlite several masters: " + purpose.encode() + b"\x01", "sha256")
+
+
+def begin_shared_key(pki_dir: str) -> bytes:
+    """A shared.key that is not in use yet, the same after an interruption. Raises StartupError."""
+    with _alone(pki_dir):
+        path = _path(pki_dir, NEW_SHARED_KEY)
+        key = read_secret(path)
+        if key is None or len(key) != KEY_BYTES:
+            key = secrets.token_bytes(KEY_BYTES)
+            write_secret(path, key)
+        return key
+
+
+def use_shared_key(pki_dir: str) -> None:
+    """The store is sealed with the key of `begin_shared_key`. Raises StartupError."""
+    with _alone(pki_dir):
+        write_secret(_path(pki_dir, SHARED_KEY), _key(pki_dir, NEW_SHARED_KEY))
+        os.unlink(_path(pki_dir, NEW_SHARED_KEY))
 
 
 def stamps(pki_dir: str) -> tuple[tuple[int, int] | None, ...]:

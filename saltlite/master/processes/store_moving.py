@@ -9,7 +9,7 @@ from typing import Any
 
 from saltlite.config.master import MasterConfig
 from saltlite.errors import SaltliteError, StoreError, UsageError
-from saltlite.master.processes.app import Paths, load_postgres
+from saltlite.master.processes.app import Paths, load_postgres, seal_key_of
 from saltlite.master.store.moving import KEYS, Contents, copy
 from saltlite.master.store.sqlite import SqliteStore
 from saltlite.master.store.sqlite.connection import SqliteConnection
@@ -33,17 +33,20 @@ def move_store(config: MasterConfig, *, to_database: bool) -> Mapping[str, Conte
     paths = Paths(config)
     lock = InstanceLock(paths.lock, program="saltlite-master", root_dir=config.root_dir)
     try:
+        seal_key = seal_key_of(config)
         drop_to(config.user)
         database = postgres.open_to_move(config.database)
         try:
-            return _to_database(paths.store, database) if to_database else _to_file(paths.store, database)
+            if not to_database:
+                return _to_file(paths.store, database)
+            return _to_database(paths.store, database, seal_key)
         finally:
             database.close()
     finally:
         lock.close()
 
 
-def _to_database(path: str, database: Any) -> Mapping[str, Contents]:
+def _to_database(path: str, database: Any, seal_key: bytes | None) -> Mapping[str, Contents]:
     if not os.path.isfile(path):
         raise UsageError(f"there is no store to move: {path} does not exist")
     SqliteStore(path).close()  # an older format is brought to this one
@@ -55,6 +58,8 @@ def _to_database(path: str, database: Any) -> Mapping[str, Contents]:
         )
     finally:
         file.close()
+    if seal_key is not None:
+        database.seal(seal_key)
     # A master without `database` must not start with what is old from now on.
     _rename(path, path + MOVED)
     return copied

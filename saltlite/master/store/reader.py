@@ -515,13 +515,13 @@ def expire_auth_tokens(transaction: TransactionQueries, now: float) -> None:
 
 _KEY = select(KEY_COLUMNS, "keys")
 _MINION = select(MINION_COLUMNS, "minions")
-_KEY_HOLDER = _KEY + " WHERE id = ? AND state = 'accepted'"
-_KEY_HOLDER_ANY_CASE = _KEY + " WHERE id = ? COLLATE NOCASE AND state = 'accepted'"
-_KEYS_AMONG = _KEY + " WHERE fingerprint IN (SELECT value FROM json_each(?))"  # noqa: S608 - as below
+_OF_HOLDER = " WHERE id = ? AND state = 'accepted'"
+_OF_HOLDER_ANY_CASE = " WHERE id = ? COLLATE NOCASE AND state = 'accepted'"
+_AMONG = " WHERE fingerprint IN (SELECT value FROM json_each(?))"
 _KEY_ROWS = select(KeyRow._fields, "keys")
 _KEY_ROWS_IN_STATE = _KEY_ROWS + " WHERE state = ?"
-_KEYS_OF_ID = _KEY + " WHERE id = ? COLLATE NOCASE ORDER BY id, first_seen, fingerprint"
-_KEYS_IN_STATES = _KEY + " WHERE state IN (?, ?, ?, ?, ?) ORDER BY id, first_seen, fingerprint"
+_OF_ID = " WHERE id = ? COLLATE NOCASE ORDER BY id, first_seen, fingerprint"
+_IN_STATES = " WHERE state IN (?, ?, ?, ?, ?) ORDER BY id, first_seen, fingerprint"
 # CROSS makes SQLite read the minions, which are sorted by id, and look up each in the index of accepted keys.
 _ACCEPTED_MINIONS = " AS m CROSS JOIN keys AS k USING (id, fingerprint) WHERE k.state = 'accepted'"
 _MINIONS = select([f"m.{name}" for name in MINION_COLUMNS], "minions") + _ACCEPTED_MINIONS
@@ -575,19 +575,29 @@ class SqlReader(PartReader, HistoryReader, BatchReader, AuthTokenReader):
         return str(self._queries.value("SELECT id FROM store"))
 
     def key(self, fingerprint: Fingerprint) -> KeyRecord | None:
-        rows = self._queries.rows(_KEY + " WHERE fingerprint = ?", (fingerprint,))
-        return key_of(rows[0]) if rows else None
+        found = self._keys(" WHERE fingerprint = ?", (fingerprint,))
+        return self._key_of(found[0]) if found else None
+
+    def _keys(self, which: str, values: Values) -> list[Any]:
+        """Rows of keys that `_key_of` reads."""
+        return self._queries.rows(_KEY + which, values)
+
+    def _key_of(self, row: tuple[Any, ...]) -> KeyRecord:
+        return key_of(row)
+
+    def _readable_keys(self, which: str, values: Values) -> list[KeyRecord]:
+        return readable(self._keys(which, values), self._key_of, lambda row: f"the key of {row[0]}")
 
     def keys(self, states: frozenset[KeyState] = frozenset(KeyState)) -> list[KeyRecord]:
         wanted = [*map(str, states), *[""] * (len(KeyState) - len(states))]
-        return readable(self._queries.rows(_KEYS_IN_STATES, wanted), key_of, lambda row: f"the key of {row[0]}")
+        return self._readable_keys(_IN_STATES, wanted)
 
     def keys_of(self, name: str) -> list[KeyRecord]:
-        return readable(self._queries.rows(_KEYS_OF_ID, (name,)), key_of, lambda row: f"the key of {row[0]}")
+        return self._readable_keys(_OF_ID, (name,))
 
     def holder(self, minion: MinionId, *, any_case: bool = False) -> KeyRecord | None:
-        rows = self._queries.rows(_KEY_HOLDER_ANY_CASE if any_case else _KEY_HOLDER, (minion,))
-        return key_of(rows[0]) if rows else None
+        found = self._keys(_OF_HOLDER_ANY_CASE if any_case else _OF_HOLDER, (minion,))
+        return self._key_of(found[0]) if found else None
 
     def accepted_ids(self) -> list[MinionId]:
         return list(self._present_accepted().ids)
@@ -613,8 +623,7 @@ class SqlReader(PartReader, HistoryReader, BatchReader, AuthTokenReader):
         return [KeyRow._make(row) for row in found]
 
     def keys_among(self, fingerprints: Collection[Fingerprint]) -> list[KeyRecord]:
-        found = self._queries.rows(_KEYS_AMONG, (json.dumps(list(fingerprints)),))
-        return readable(found, key_of, lambda row: f"the key of {row[0]}")
+        return self._readable_keys(_AMONG, (json.dumps(list(fingerprints)),))
 
     def token(self, token_id: str) -> TokenRecord | None:
         rows = self._queries.rows(select(TOKEN_COLUMNS, "tokens") + " WHERE token_id = ?", (token_id,))

@@ -49,6 +49,10 @@ class MasterRow:
     """The last event whose changes of keys all its sessions reflect."""
     renewals: int = 0
     """How often it was renewed; the store counts."""
+    weight: int = 100
+    """Its share of the minions, compared with the weights of the others."""
+    about: str = ""
+    """JSON, which `describe_master` stores: digests of its configuration, and figures."""
 
     @property
     def has_lease(self) -> bool:
@@ -61,7 +65,16 @@ class SharedWriter(StoreWriter, Protocol):
 
     def renew(self, row: MasterRow) -> MasterRow:
         """Insert or replace the row of that name, with one more renewal; what is stored then. A start that was FENCED
-        stays so, and nothing is stored."""
+        stays so, and nothing is stored. Whether a start is UP or DRAINING stays as `drain_master` decided, and `about`
+        as it is."""
+        ...
+
+    def drain_master(self, name: str, *, ends: bool = False) -> bool:
+        """The present start of that master, which is UP, is DRAINING, or with `ends` UP again; False if it was not."""
+        ...
+
+    def describe_master(self, name: str, about: str) -> None:
+        """Store `MasterRow.about` of that master, if it is known."""
         ...
 
     def fence_master(self, name: str) -> bool:

@@ -25,6 +25,7 @@ from saltlite.master.store.postgres.connection import Database, PostgresConnecti
 from saltlite.master.store.postgres.inventory import PostgresInventory
 from saltlite.master.store.postgres.pipeline import stored
 from saltlite.master.store.postgres.schema import MOVED_AWAY, NEVER_EMPTY, OLDEST_SERVER, TABLES, prepare
+from saltlite.master.store.postgres.seals import Seals
 from saltlite.master.store.postgres.statements import (
     BYTES,
     MASTERS,
@@ -79,14 +80,17 @@ class PostgresStore(PostgresReader):
         waits_s: float = OTHERS_WAIT_S,
         name: str = "",
         several: bool = False,
+        seal_key: bytes | None = None,
     ) -> None:
         """`master`: the number of this start of the master, the same in all its processes, below 2**31. `waits_s`: how
-        long to wait for another master to go. `several`: others may share the store, each with another `name`."""
+        long to wait for another master to go. `several`: others may share the store, each with another `name`, and the
+        same `seal_key`, which keys of minions and join tokens are sealed with."""
         self._database = Database.of(dsn, application)
         self._master = master
         self._waits_s = waits_s
         self._name = name
         self._several = several
+        self.seals = Seals(seal_key)
         self._where = self._database.where
         self._write_side = PostgresConnection(self._database, self._begin, reads=False)
         try:
@@ -145,6 +149,7 @@ class PostgresStore(PostgresReader):
             writer = PostgresAppends(
                 transaction, self._accepted, self._waiting, (_TAKE_LOCK, (self._order_key,)), self._tells
             )
+            writer.seals = self.seals
             yield writer
             writer.commit()
         finally:
@@ -156,8 +161,20 @@ class PostgresStore(PostgresReader):
             # What the caller reads elsewhere is to stay true, too.
             transaction.begin()
             writer = PostgresWriter(transaction, self._accepted, self._waiting, self._tells)
+            writer.seals = self.seals
             yield writer
             transaction.commit(writer.finishing())
+        finally:
+            transaction.end()
+
+    def seal_rows(self) -> None:
+        """Seal the rows that were written before there was a key to seal them with. Raises StoreError if other masters
+        have sealed some."""
+        transaction = PostgresTransaction(self._write_side, (_TAKE_LOCK, (self._writing_key,)))
+        try:
+            transaction.begin()
+            self.seals.seal_all(transaction, self._where, self._name)
+            transaction.commit([])
         finally:
             transaction.end()
 
@@ -233,6 +250,11 @@ class MovingStore:
         """What to copy from, and the values that `take` gets."""
         (values,) = self._side.rows(_GIVE)
         return self._side, values
+
+    def seal(self, seal_key: bytes) -> None:
+        """Seal what was taken."""
+        self._store.seals = Seals(seal_key)
+        self._store.seal_rows()
 
     def leave(self) -> None:
         """Note that the store is elsewhere now: no master starts on what is left here."""

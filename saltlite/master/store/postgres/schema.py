@@ -3,7 +3,8 @@
 The tables are those of `saltlite.master.store.sqlite.schema`, without what only SQLite needs. `store` has four columns
 more: `format`, `seq`, the last sequence number of an event, `bytes`, what `StoreReader.size` answers, and `targets`,
 how many targets were ever put. `masters` has a row for each master that shares the store, `bank_values` and `resources`
-what minions reported to these, and `inventory` the number of the last change of it: writers wait for its row.
+what minions reported to these, and `inventory` the number of the last change of it: writers wait for its row. The rows
+that let minions in have a `seal` (`saltlite.master.store.postgres.seals`).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import psycopg
 
 from saltlite.errors import StoreError
 
-FORMAT = 5
+FORMAT = 6
 MOVED_AWAY = 0
 """The format of what is left when the store was moved to a file."""
 OLDEST_SERVER = 130_000
@@ -32,14 +33,16 @@ CREATE TABLE store (
 CREATE TABLE keys (
     fingerprint text NOT NULL PRIMARY KEY, id text NOT NULL, public bytea NOT NULL, state text NOT NULL,
     address text NOT NULL, first_seen real NOT NULL, changed_at real NOT NULL, epoch bigint NOT NULL,
-    how text NOT NULL);
+    how text NOT NULL, seal text NOT NULL DEFAULT '');
 CREATE UNIQUE INDEX keys_holder_any_case ON keys (lower(id)) WHERE state = 'accepted';
 CREATE INDEX keys_by_id ON keys (lower(id));
 CREATE INDEX keys_by_state ON keys (state, address);
 CREATE TABLE tokens (
     token_id text NOT NULL PRIMARY KEY, public bytea NOT NULL, id_glob text NOT NULL, uses_left bigint NOT NULL,
-    created_at real NOT NULL, expires_at real NOT NULL, created_by text NOT NULL);
-CREATE TABLE preaccepts (id text NOT NULL PRIMARY KEY, fingerprint text NOT NULL, created_by text NOT NULL);
+    created_at real NOT NULL, expires_at real NOT NULL, created_by text NOT NULL, seal text NOT NULL DEFAULT '');
+CREATE TABLE preaccepts (
+    id text NOT NULL PRIMARY KEY, fingerprint text NOT NULL, created_by text NOT NULL,
+    seal text NOT NULL DEFAULT '');
 CREATE TABLE minions (
     id text NOT NULL PRIMARY KEY, fingerprint text NOT NULL, address text NOT NULL, version text NOT NULL,
     boot_id text NOT NULL, incarnation text NOT NULL, functions text NOT NULL, up bigint NOT NULL,
@@ -96,7 +99,10 @@ CREATE INDEX bank_values_changed ON bank_values (seq);
 CREATE TABLE resources (srn text NOT NULL PRIMARY KEY, minion text, seq bigint NOT NULL);
 CREATE INDEX resources_changed ON resources (seq);
 """
-_TABLES += _MASTERS + _INVENTORY
+_MORE_OF_MASTERS = (
+    "ALTER TABLE masters ADD COLUMN weight bigint NOT NULL DEFAULT 100, ADD COLUMN about text NOT NULL DEFAULT ''"
+)
+_TABLES += _MASTERS + _INVENTORY + _MORE_OF_MASTERS
 _STEPS = {
     1: "ALTER TABLE minions ADD COLUMN master text NOT NULL DEFAULT '', ADD COLUMN run bigint NOT NULL DEFAULT 0,"
     " ADD COLUMN handshake bigint NOT NULL DEFAULT 0",
@@ -110,6 +116,9 @@ _STEPS = {
     " CREATE INDEX job_targets_unfinished ON job_targets (rank, minion, jid, part) WHERE rank < 9",
     3: _MASTERS,
     4: _INVENTORY,
+    5: "ALTER TABLE keys ADD COLUMN seal text NOT NULL DEFAULT '';"
+    " ALTER TABLE tokens ADD COLUMN seal text NOT NULL DEFAULT '';"
+    f" ALTER TABLE preaccepts ADD COLUMN seal text NOT NULL DEFAULT ''; {_MORE_OF_MASTERS}",
 }
 """What makes a store of format N one of format N + 1."""
 

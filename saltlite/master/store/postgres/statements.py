@@ -23,17 +23,37 @@ from saltlite.master.store.ports import (
     JobNews,
     ReturnCommit,
     Stored,
+    TokenRecord,
     pack_data,
     pack_own,
     return_event,
 )
 from saltlite.master.store.postgres.connection import AT_ONCE, PostgresConnection, up_to
+from saltlite.master.store.postgres.seals import (
+    SEALED_KEYS,
+    SEALED_PREACCEPTS,
+    SEALED_TOKENS,
+    SET_KEY_SEAL,
+    SET_PREACCEPT_SEAL,
+    SET_TOKEN_SEAL,
+    Seals,
+)
 from saltlite.master.store.reader import AcceptedIds, SqlReader, TransactionQueries, Until, Values, insert, select
-from saltlite.master.store.rows import OUTCOME_CODE, columns, moved_target_of, readable, reading, return_of, row_of
+from saltlite.master.store.rows import (
+    OUTCOME_CODE,
+    columns,
+    key_of,
+    moved_target_of,
+    readable,
+    reading,
+    return_of,
+    row_of,
+)
 from saltlite.master.store.sharing import MasterRow, MasterState
 from saltlite.master.store.writer import MARK_REDUCIBLE, PUT_COUNTS, PUT_JOB, QUEUED_COUNTED, SqlWriter, Tally
 from saltlite.model.ids import Jid, MinionId, RequestId, TargetId
 from saltlite.model.job import Job, Return, TargetState, outcome_of_return
+from saltlite.model.keys import Fingerprint, KeyRecord, KeyState
 
 _ACCEPTED = (
     "SELECT accepted_version, (SELECT coalesce(json_agg(id), '[]')::text FROM keys WHERE state = 'accepted') FROM store"
@@ -73,12 +93,37 @@ BYTES = " + ".join(
 class PostgresReader(SqlReader):
     """`saltlite.master.store.ports.StoreReader` over PostgreSQL."""
 
+    seals = Seals(None)
+
     # A transaction sees its own events before it writes the number down at its end.
     LAST_SEQ = "(SELECT greatest(seq, coalesce((SELECT max(seq) FROM events), 0)) FROM store)"
 
     def _read_accepted(self) -> tuple[int, list[MinionId]]:
         ((version, ids),) = self._queries.rows(_ACCEPTED)
         return version, sorted(json.loads(ids))
+
+    def _keys(self, which: str, values: Values) -> list[Any]:
+        return self._queries.rows(SEALED_KEYS + which, values)
+
+    def _key_of(self, row: tuple[Any, ...]) -> KeyRecord:
+        *known, seal = row
+        return self.seals.checked(key_of(tuple(known)), seal)
+
+    def holder(self, minion: MinionId, *, any_case: bool = False) -> KeyRecord | None:
+        found = super().holder(minion, any_case=any_case)
+        return found if found is not None and found.state is KeyState.ACCEPTED else None
+
+    def token(self, token_id: str) -> TokenRecord | None:
+        for *row, seal in self._queries.rows(f"{SEALED_TOKENS} WHERE token_id = ?", (token_id,)):
+            token = TokenRecord(*row)
+            return token if self.seals.holds(seal, self.seals.of_token(token)) else None
+        return None
+
+    def preaccepted(self, minion: MinionId) -> Fingerprint | None:
+        for _minion, fingerprint, seal in self._queries.rows(f"{SEALED_PREACCEPTS} WHERE id = ?", (minion,)):
+            if self.seals.holds(seal, self.seals.of_preaccept(minion, fingerprint)):
+                return Fingerprint(fingerprint)
+        return None
 
     def _function_sets_with(self, text: bytes) -> list[Any]:
         return self._queries.rows("SELECT digest, texts FROM functions WHERE position(? IN texts) > 0", (text,))
@@ -272,11 +317,16 @@ class Waiting:
 
 _MASTER_COLUMNS = columns(MasterRow)
 MASTERS = select(_MASTER_COLUMNS, "masters")
-# A start that was fenced stays so.
+_LEASED = "('up', 'draining')"
+# A start that was fenced or drained stays so.
 _RENEW = (
     insert(_MASTER_COLUMNS, "masters")
     + " ON CONFLICT (name) DO UPDATE SET "
-    + ", ".join(f"{name} = excluded.{name}" for name in _MASTER_COLUMNS if name not in ("name", "renewals"))
+    + ", ".join(
+        f"{name} = excluded.{name}" for name in _MASTER_COLUMNS if name not in ("name", "renewals", "state", "about")
+    )
+    + f", state = CASE WHEN masters.start = excluded.start AND masters.state IN {_LEASED}"
+    + f" AND excluded.state IN {_LEASED} THEN masters.state ELSE excluded.state END"
     + ", renewals = masters.renewals + 1 WHERE masters.start <> excluded.start OR masters.state <> 'fenced'"
 )
 
@@ -325,6 +375,28 @@ class PostgresWriter(SqlWriter, PostgresReader):
         """As SharedWriter.fence_master."""
         sql = "UPDATE masters SET state = ? WHERE name = ? AND state <> ?"
         return self._transaction.run(sql, (MasterState.FENCED, name, MasterState.FENCED)) == 1
+
+    def drain_master(self, name: str, *, ends: bool = False) -> bool:
+        """As SharedWriter.drain_master."""
+        before, after = (MasterState.DRAINING, MasterState.UP) if ends else (MasterState.UP, MasterState.DRAINING)
+        sql = "UPDATE masters SET state = ? WHERE name = ? AND state = ?"
+        return self._transaction.run(sql, (after, name, before)) == 1
+
+    def describe_master(self, name: str, about: str) -> None:
+        """As SharedWriter.describe_master."""
+        self._transaction.later("UPDATE masters SET about = ? WHERE name = ?", (about, name))
+
+    def put_key(self, record: KeyRecord) -> None:
+        super().put_key(record)
+        self._transaction.later(SET_KEY_SEAL, (self.seals.of_key(record), record.fingerprint))
+
+    def put_token(self, token: TokenRecord) -> None:
+        super().put_token(token)
+        self._transaction.later(SET_TOKEN_SEAL, (self.seals.of_token(token), token.token_id))
+
+    def put_preaccept(self, minion: MinionId, fingerprint: Fingerprint, by: str) -> None:
+        super().put_preaccept(minion, fingerprint, by)
+        self._transaction.later(SET_PREACCEPT_SEAL, (self.seals.of_preaccept(minion, fingerprint), minion))
 
     def delete_master(self, name: str) -> bool:
         """As SharedWriter.delete_master."""

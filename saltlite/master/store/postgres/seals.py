@@ -1,0 +1,89 @@
+"""Seals of the rows that let minions in, in a database that several masters share.
+
+Who can write into the database could accept a key of his own there. Therefore each row of `keys`, `tokens` and
+`preaccepts` has an HMAC with a key that the masters have, and the database does not. A row with another seal counts as
+rejected, or as absent. A row that was valid once, and is written again, has a valid seal.
+"""
+
+from __future__ import annotations
+
+import hmac
+from dataclasses import replace
+
+from saltlite.errors import StoreError
+from saltlite.master.store.ports import TokenRecord
+from saltlite.master.store.reader import ChangingQueries, select
+from saltlite.master.store.rows import KEY_COLUMNS, TOKEN_COLUMNS, key_of
+from saltlite.model.keys import KeyRecord, KeyState
+
+UNSEALED = "rejected: no master wrote this row of the database, or its seal is that of another shared.key"
+"""`KeyRecord.how` of a row with another seal."""
+SEALED_KEYS = select((*KEY_COLUMNS, "seal"), "keys")
+SEALED_TOKENS = select((*TOKEN_COLUMNS, "seal"), "tokens")
+SEALED_PREACCEPTS = select(("id", "fingerprint", "seal"), "preaccepts")
+SET_KEY_SEAL = "UPDATE keys SET seal = ? WHERE fingerprint = ?"
+SET_TOKEN_SEAL = "UPDATE tokens SET seal = ? WHERE token_id = ?"  # noqa: S105 - no password
+SET_PREACCEPT_SEAL = "UPDATE preaccepts SET seal = ? WHERE id = ?"
+
+
+class Seals:
+    """Makes and checks seals; without a key it makes empty ones, and accepts all."""
+
+    def __init__(self, key: bytes | None) -> None:
+        self._key = key
+
+    def of_key(self, record: KeyRecord) -> str:
+        return self._of("key", record.id, record.fingerprint, record.public.hex(), record.state, str(record.epoch))
+
+    def of_token(self, token: TokenRecord) -> str:
+        """The number of its uses is not sealed, as each use would have to be."""
+        return self._of("token", token.token_id, token.public.hex(), token.id_glob, repr(token.expires_at))
+
+    def of_preaccept(self, minion: str, fingerprint: str) -> str:
+        return self._of("preaccept", minion, fingerprint)
+
+    def checked(self, record: KeyRecord, seal: str) -> KeyRecord:
+        """The record; a key that was accepted with another seal is REJECTED."""
+        if record.state is not KeyState.ACCEPTED or self.holds(seal, self.of_key(record)):
+            return record
+        return replace(record, state=KeyState.REJECTED, how=UNSEALED)
+
+    def holds(self, seal: str, expected: str) -> bool:
+        """Whether that is the seal."""
+        return self._key is None or hmac.compare_digest(seal.encode(), expected.encode())
+
+    def seal_all(self, queries: ChangingQueries, where: str, name: str) -> None:
+        """Seal the rows that are there, for the master of that name. Raises StoreError if other masters use the store,
+        or a row has a seal of another key."""
+        for (other,) in queries.rows("SELECT name FROM masters WHERE name <> ?", (name,)):
+            raise StoreError(
+                f"the {where} is that of {other}, and this master has no shared.key: let it join that one's fleet "
+                "(saltlite help several-masters), or restore shared.key from a backup"
+            )
+        changes: list[tuple[str, tuple[str, str]]] = []
+        for row in queries.rows(SEALED_KEYS):
+            record = key_of(row[:-1])
+            changes.append((SET_KEY_SEAL, (self._taken(row[-1], self.of_key(record), where), record.fingerprint)))
+        for row in queries.rows(SEALED_TOKENS):
+            token = TokenRecord(*row[:-1])
+            changes.append((SET_TOKEN_SEAL, (self._taken(row[-1], self.of_token(token), where), token.token_id)))
+        for minion, fingerprint, seal in queries.rows(SEALED_PREACCEPTS):
+            expected = self.of_preaccept(minion, fingerprint)
+            changes.append((SET_PREACCEPT_SEAL, (self._taken(seal, expected, where), minion)))
+        for sql, values in changes:
+            queries.run(sql, values)
+
+    def _taken(self, seal: str, expected: str, where: str) -> str:
+        if seal not in ("", expected):
+            raise StoreError(
+                f"the {where} is that of masters with another shared.key: let this master join them (saltlite help "
+                "several-masters), or restore shared.key from its backup"
+            )
+        return expected
+
+    def _of(self, *parts: str) -> str:
+        if self._key is None:
+            return ""
+        # Each with its length, so that no two rows have one text.
+        text = b"".join(len(part).to_bytes(4, "big") + part for part in (one.encode() for one in parts))
+        return hmac.digest(self._key, text, "sha256").hex()
