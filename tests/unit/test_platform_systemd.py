@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from saltlite.master.processes import app
+from saltlite.master.processes import store_opening
 from saltlite.platform.supervision import notify, watchdog_interval_s
 
 
@@ -39,7 +39,7 @@ def test_a_status_cannot_bring_another_line(init: socket.socket) -> None:
 
 
 def test_systemd_waits_for_a_store_that_takes_long(init: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(app, "EXTEND_S", 0.2)
+    monkeypatch.setattr(store_opening, "EXTEND_S", 0.2)
 
     class Store:
         def count_keys(self, _state: object) -> int:
@@ -49,8 +49,8 @@ def test_systemd_waits_for_a_store_that_takes_long(init: socket.socket, monkeypa
         def close(self) -> None:
             pass
 
-    monkeypatch.setattr(app, "drop_to", lambda _user: None)
-    assert app.prepare_store(lambda: cast("Any", Store), "root") == 7
+    monkeypatch.setattr(store_opening, "drop_to", lambda _user: None)
+    assert store_opening.opened_as("root", lambda: cast("Any", Store)) == 7
     assert init.recv(4096).startswith(b"EXTEND_TIMEOUT_USEC=200000\n")
 
 

@@ -11,15 +11,13 @@ import importlib
 import logging
 import os
 import pwd
-import select
 import signal
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from types import ModuleType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 from saltlite import __version__
 from saltlite.auth.acl import PEER, Granted, read_blacklist, read_peer_runs, read_peers, read_rules
@@ -32,6 +30,7 @@ from saltlite.master.processes import link_channel as ipc
 from saltlite.master.processes.audit import AuditTrail, audit_dir, digest_of_options
 from saltlite.master.processes.context import HandlerConfig, Master, MasterIdentity
 from saltlite.master.processes.identity import PKI_LOOK_S, RENEW_S, Renewal
+from saltlite.master.processes.store_opening import load_postgres, prepare_store, seal_key_of
 from saltlite.master.processes.supervisor import (
     HOOKS,
     LOOK_S,
@@ -47,7 +46,7 @@ from saltlite.master.protocol.handshakes import Handshakes
 from saltlite.master.protocol.session_manager import SessionManager
 from saltlite.master.store.ports import Store
 from saltlite.model.dataclass import dataclass
-from saltlite.model.keys import KeyState, fingerprint
+from saltlite.model.keys import fingerprint
 from saltlite.platform.daemon import InstanceLock, SystemClock
 from saltlite.platform.files import CursorFile
 from saltlite.platform.logs import LogRelay
@@ -71,7 +70,7 @@ from saltlite.platform.process import (
 from saltlite.platform.reactor import Reactor
 from saltlite.platform.shared_memory import SharedFillTimes, TurnBoard
 from saltlite.platform.stream import Acceptor, Channel, Peer, PortInUseError, listen_tcp, listen_unix
-from saltlite.platform.supervision import Spec, notify
+from saltlite.platform.supervision import Spec
 from saltlite.resources.registry.admission import RegistrationRules
 from saltlite.resources.registry.registry import Conflict
 from saltlite.targeting.banks import Banks
@@ -271,68 +270,10 @@ def until_sigterm(reactor: Reactor, ready: Callable[[], None]) -> None:
     reactor.run()
 
 
-def prepare_store(load: Callable[[], Callable[[], Store]], user: str) -> int:
-    """Open or create the store as its user, in a child process; returns the number of accepted keys.
-
-    `load` imports the store while this process is still root. Raises StartupError when the store cannot be used.
-    """
-    reading, writing = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        status = 1
-        try:
-            os.close(reading)
-            open_store = load()
-            drop_to(user)
-            store = open_store()
-            os.write(writing, str(store.count_keys(KeyState.ACCEPTED)).encode())
-            store.close()
-            status = 0
-        except Exception as error:  # noqa: BLE001 - named supervision point: the last frame of a child process
-            os.write(writing, str(error).encode()[:4096])
-        finally:
-            os._exit(status)
-    os.close(writing)
-    with os.fdopen(reading, "rb") as pipe:
-        # A large store of an older format is copied, which may take minutes: systemd goes on waiting.
-        while not select.select([pipe], [], [], EXTEND_S / 2)[0]:
-            notify([f"EXTEND_TIMEOUT_USEC={int(EXTEND_S * 1e6)}", "STATUS=preparing the store"])
-        output = pipe.read().decode(errors="replace")
-    _, status = os.waitpid(pid, 0)
-    if status != 0:
-        raise StartupError(output or "the store could not be opened")
-    return int(output)
-
-
-def _prepare(paths: Paths, shared: Shared) -> int:
-    """`prepare_store`; the first start that shares its store makes shared.key, and seals what is in the store."""
-    config = paths.config
-    if not config.several_masters or identity.shared_key(config.pki_dir) is not None:
-        return prepare_store(lambda: _loaded_store(paths, shared), config.user)
-    secret = identity.begin_shared_key(config.pki_dir)
-    seal_key = identity.derived_key(secret, SEALED_KEYS)
-
-    def load() -> Callable[[], Store]:
-        open_store = _loaded_store(paths, shared, seal_key)
-
-        def open_sealed() -> Store:
-            store: Any = open_store()
-            store.seal_rows()
-            return cast("Store", store)
-
-        return open_sealed
-
-    accepted = prepare_store(load, config.user)
-    identity.use_shared_key(config.pki_dir)
-    return accepted
-
-
 log = logging.getLogger(__name__)
 
-SEALED_KEYS, SEALED_TOKENS = "keys of minions", "tokens of logins"
-"""What `identity.seal_key` makes keys for."""
-EXTEND_S = 40.0
-"""Seconds that systemd is asked to wait further, again and again while the store is prepared; below TimeoutStartSec."""
+SEALED_TOKENS = "tokens of logins"
+"""What `identity.seal_key` makes a key for."""
 OPEN_FILES = 20_000
 """Descriptors of the link process: one per minion."""
 SOCKET_MODE = 0o600
@@ -387,7 +328,7 @@ def run_master(config: MasterConfig, config_dir: str, on_ready: Callable[[], Non
     lock = InstanceLock(paths.lock, program="saltlite-master", root_dir=config.root_dir)
     incarnation = int.from_bytes(os.urandom(4), "big") >> 1
     shared = Shared(SystemClock().wall(), incarnation, SharedFillTimes(), board_of(config.worker_threads))
-    accepted = _prepare(paths, shared)
+    accepted = prepare_store(config, functools.partial(_loaded_store, paths, shared))
     _ensure_identity(config, accepted)
     if os.geteuid() == 0 and link_account.uid == account.uid:
         log.warning("%s", SHARED_USER)
@@ -490,17 +431,9 @@ def listen_for_minions(config: MasterConfig) -> socket.socket:
             time.sleep(PORT_RETRY_S)
 
 
-def seal_key_of(config: MasterConfig) -> bytes | None:
-    """What the keys of minions in the database are sealed with; None where the store was never shared. Raises
-    StartupError."""
-    if identity.shared_key(config.pki_dir) is None:
-        return None
-    return identity.seal_key(config.pki_dir, SEALED_KEYS)
-
-
 def _loaded_store(paths: Paths, shared: Shared, seal_key: bytes | None = None) -> Callable[[], Store]:
-    """How to open the store. Imports it, and reads `seal_key`, before root's rights are dropped: the user may read
-    neither Python's folders nor pki_dir.
+    """How to open the store. Imports it, and reads what it is sealed with, before root's rights are dropped: the user
+    may read neither Python's folders nor pki_dir.
 
     Raises MisconfiguredError if what `database` needs is not installed.
     """
@@ -514,16 +447,6 @@ def _loaded_store(paths: Paths, shared: Shared, seal_key: bytes | None = None) -
     return lambda: PostgresStore(
         paths.config.database, master=shared.incarnation, application=application, seal_key=seal_key
     )
-
-
-def load_postgres() -> ModuleType:
-    """The module of the store in PostgreSQL. Raises MisconfiguredError without its driver."""
-    try:
-        return importlib.import_module("saltlite.master.store.postgres")
-    except ImportError as error:
-        raise MisconfiguredError(
-            f"`database` is set, and its driver is not installed ({error}): pip install 'saltlite[postgres]'"
-        ) from error
 
 
 def _loaded_inventory(config: MasterConfig) -> Callable[[], tuple[ResourceRegistry, Banks]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from saltlite.config.master import MasterConfig
 from saltlite.errors import SaltliteError, StoreError
-from saltlite.master.processes.app import load_postgres
+from saltlite.master.processes.store_opening import load_postgres
 from saltlite.platform.privileges import drop_to
 
 ANSWER_MAX = 64 * 1024

@@ -9,7 +9,8 @@ from typing import Any
 
 from saltlite.config.master import MasterConfig
 from saltlite.errors import SaltliteError, StoreError, UsageError
-from saltlite.master.processes.app import Paths, load_postgres, seal_key_of
+from saltlite.master.processes.app import Paths
+from saltlite.master.processes.store_opening import load_postgres, seal_key_of
 from saltlite.master.store.moving import KEYS, Contents, copy
 from saltlite.master.store.sqlite import SqliteStore
 from saltlite.master.store.sqlite.connection import SqliteConnection

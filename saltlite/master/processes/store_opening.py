@@ -1,0 +1,98 @@
+"""How the processes of a master open its store, and what its first start does to it."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import select
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any, cast
+
+from saltlite.config.master import MasterConfig
+from saltlite.errors import MisconfiguredError, StartupError
+from saltlite.master.processes import identity
+from saltlite.master.store.ports import Store
+from saltlite.model.keys import KeyState
+from saltlite.platform.privileges import drop_to
+from saltlite.platform.supervision import notify
+
+EXTEND_S = 40.0
+"""Seconds that systemd is asked to wait further, again and again while the store is prepared; below TimeoutStartSec."""
+SEALED_KEYS = "keys of minions"
+"""What `identity.seal_key` makes a key for."""
+
+
+def prepare_store(config: MasterConfig, load: Callable[[bytes | None], Callable[[], Store]]) -> int:
+    """Open or create the store as its user; the number of accepted keys.
+
+    `load` imports the store while this process is still root, and gets the key that it is sealed with. The first start
+    that shares the store makes shared.key, and seals what is in the store. Raises StartupError when the store cannot be
+    used.
+    """
+    if not config.several_masters or identity.shared_key(config.pki_dir) is not None:
+        return opened_as(config.user, lambda: load(seal_key_of(config)))
+    seal_key = identity.derived_key(identity.begin_shared_key(config.pki_dir), SEALED_KEYS)
+
+    def load_sealed() -> Callable[[], Store]:
+        open_store = load(seal_key)
+
+        def open_sealed() -> Store:
+            store: Any = open_store()
+            store.seal_rows()
+            return cast("Store", store)
+
+        return open_sealed
+
+    accepted = opened_as(config.user, load_sealed)
+    identity.use_shared_key(config.pki_dir)
+    return accepted
+
+
+def opened_as(user: str, load: Callable[[], Callable[[], Store]]) -> int:
+    """Open or create the store as that user, in a child process; returns the number of accepted keys. Raises
+    StartupError."""
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            os.close(reading)
+            open_store = load()
+            drop_to(user)
+            store = open_store()
+            os.write(writing, str(store.count_keys(KeyState.ACCEPTED)).encode())
+            store.close()
+            status = 0
+        except Exception as error:  # noqa: BLE001 - named supervision point: the last frame of a child process
+            os.write(writing, str(error).encode()[:4096])
+        finally:
+            os._exit(status)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        # A large store of an older format is copied, which may take minutes: systemd goes on waiting.
+        while not select.select([pipe], [], [], EXTEND_S / 2)[0]:
+            notify([f"EXTEND_TIMEOUT_USEC={int(EXTEND_S * 1e6)}", "STATUS=preparing the store"])
+        output = pipe.read().decode(errors="replace")
+    _, status = os.waitpid(pid, 0)
+    if status != 0:
+        raise StartupError(output or "the store could not be opened")
+    return int(output)
+
+
+def seal_key_of(config: MasterConfig) -> bytes | None:
+    """What the keys of minions in the database are sealed with; None where the store was never shared. Raises
+    StartupError."""
+    if identity.shared_key(config.pki_dir) is None:
+        return None
+    return identity.seal_key(config.pki_dir, SEALED_KEYS)
+
+
+def load_postgres() -> ModuleType:
+    """The module of the store in PostgreSQL. Raises MisconfiguredError without its driver."""
+    try:
+        return importlib.import_module("saltlite.master.store.postgres")
+    except ImportError as error:
+        raise MisconfiguredError(
+            f"`database` is set, and its driver is not installed ({error}): pip install 'saltlite[postgres]'"
+        ) from error
