@@ -200,7 +200,7 @@ def test_an_error_that_the_caller_swallowed_still_undoes_the_whole_transaction(s
 def test_a_forked_copy_refuses_and_leaves_the_lock_to_its_parent(path: str) -> None:
     program = """
 import os, sys
-from saltlite.master.store.sqlite import SqliteStore
+from saltlite.master.store.sqlite import SqliteStore, connection
 from saltlite.errors import StoreError
 
 store = SqliteStore(sys.argv[1])
@@ -245,14 +245,6 @@ def test_another_thread_is_refused(store: SqliteStore) -> None:
     thread.join()
     assert len(said) == 1
     assert "thread" in said[0]
-
-
-def test_a_commit_is_asked_to_reach_the_disk(path: str) -> None:
-    """A kill cannot show this, only a power cut: the kernel keeps what a killed process wrote."""
-    SqliteStore(path).close()
-    opened = connection.SqliteConnection(path)
-    assert (opened.value("PRAGMA journal_mode"), opened.value("PRAGMA synchronous")) == ("wal", 2)
-    opened.close()
 
 
 @pytest.fixture

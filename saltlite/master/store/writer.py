@@ -263,6 +263,11 @@ class SqlWriter(SqlReader):
     def crowded(self, minions: Sequence[MinionId], most: int) -> list[MinionId]:
         return [] if self._queued < min(most, QUEUED_COUNTED) else super().crowded(minions, most)
 
+    @property
+    def known_seq(self) -> int:
+        """The last number that this transaction knows, which is at least that of its own last event; or 0."""
+        return self._seq or 0
+
     def last_seq(self) -> int:
         if self._seq is None:
             self._seq = super().last_seq()

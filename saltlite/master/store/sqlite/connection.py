@@ -28,7 +28,8 @@ UNDECODED = "Could not decode to UTF-8"
 _SETTINGS = (
     # What is deleted or overwritten is zeroed in the file, in pages that become free, too: it may be a secret.
     "PRAGMA secure_delete = ON",
-    "PRAGMA synchronous = FULL",
+    # Checkpoints are synced by SQLite, commits by `LogSync`.
+    "PRAGMA synchronous = NORMAL",
     "PRAGMA foreign_keys = OFF",
     f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}",
     f"PRAGMA cache_size = -{CACHE_KIB}",
@@ -75,6 +76,11 @@ class SqliteConnection:
     def mine(self) -> bool:
         """Whether this process opened the connection."""
         return _Forks.count == self._forks
+
+    @property
+    def changes(self) -> int:
+        """Rows that were changed on this connection so far."""
+        return self._sqlite.total_changes
 
     def check(self) -> None:
         """Raises StoreError when it was closed, and in a process that did not open it."""
@@ -165,9 +171,10 @@ def explain(error: Exception, path: str) -> StoreError:
         )
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return StoreError(f"the store {path} is locked by another program; end that and try again")
-    if isinstance(error, OSError) or code in _NO_ACCESS:
+    is_disk = isinstance(error, OSError) and error.errno == errno.EIO
+    if code in _NO_ACCESS or (isinstance(error, OSError) and not is_disk):
         return StoreError(f"the store {path} cannot be opened ({error}); check its folder, owner and mode")
-    if code == sqlite3.SQLITE_IOERR:
+    if code == sqlite3.SQLITE_IOERR or is_disk:
         return StoreError(f"the store could not read or write {path} ({error}); check the disk below it")
     return StoreError(f"the store {path} refused an operation ({error}); nothing of it was kept")
 
