@@ -25,7 +25,7 @@ from saltlite.config.options import (
     option,
 )
 from saltlite.config.paths import DEFAULT_ROOT_DIR, DEFAULT_SOCK_DIR
-from saltlite.config.values import DAY, LOG_LEVELS, PORT_MAX, STATE_OUTPUTS
+from saltlite.config.values import DAY, LOG_LEVELS, PORT_MAX, STATE_OUTPUTS, parse_address
 from saltlite.config.written import Map, Written, value_of
 from saltlite.errors import UsageError
 from saltlite.hooks import read_hooks
@@ -44,6 +44,12 @@ def _without_password(dsn: str) -> str:
     if _PASSWORD.search(dsn):
         raise UsageError("a password stands in it, which logs would repeat: name a file with it by passfile=")
     return dsn
+
+
+def _address_if_any(text: str) -> str:
+    if text:
+        parse_address(text, PORT_MAX)
+    return text
 
 
 class ExternalAuth(AnyMap):
@@ -125,6 +131,12 @@ class MasterConfig:
         "Whether other masters of the same fleet share the `database`, which this option needs. Each has another "
         "master_name, and sets this option, too. Commands on any of them reach the minions of all.",
         FlagKind(),
+    )
+    master_address: str = option(
+        "",
+        "The host, or host:port, at which minions reach this master, which it tells the other masters that share the "
+        "database. Empty means master_name and port.",
+        TextKind(_address_if_any),
     )
     cachedir: str = option(
         "/var/cache/saltlite/master",

@@ -109,6 +109,11 @@ def tag_job_kill(jid: Jid) -> str:
     return f"salt/job/{jid}/kill"
 
 
+def tag_job_turn(jid: Jid) -> str:
+    """It is the turn of further targets of a batch: for the masters that share the store."""
+    return f"salt/job/{jid}/turn"
+
+
 def tag_run_new(jid: Jid) -> str:
     """A runner was begun."""
     return f"salt/run/{jid}/new"

@@ -368,7 +368,7 @@ def test_an_option_of_an_executor_stands_in_the_configuration_of_the_minion(flee
     (executors / "leveled.py").write_text(
         "def execute(opts, data, func, args, kwargs):\n    return [opts.get('mylevel'), opts.get('leveled.mylevel')]\n"
     )
-    own = {"own_options": ["mylevel"], "mylevel": 7, "leveled.mylevel": 8}
+    own: dict[str, Any] = {"own_options": ["mylevel"], "mylevel": 7, "leveled.mylevel": 8}
     fleet.join("a", executors_allowed=["leveled"], **own)
     assert fleet.cli("a", "saltutil.sync_executors").code == 0
     assert value(through(fleet, "leveled", "a", "test.ping")) == [7, 8]

@@ -126,6 +126,8 @@ def test_a_second_master_and_a_wrong_database_are_sentences(on_postgres: Fleet, 
     with pytest.raises(AssertionError, match="another master uses the database postgres on"):
         second.start_master(database=server.dsn())
     assert second.daemons["master"].ended() == 1
+    with pytest.raises(AssertionError, match="`several_masters` is set, and needs the `database`"):
+        second.start_master(several_masters=True)
     with pytest.raises(AssertionError, match="cannot be reached"):
         second.start_master(database="host=127.0.0.1 port=1 dbname=x")
     server.sql("CREATE SCHEMA other; CREATE TABLE other.accounts (n int)")

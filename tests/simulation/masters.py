@@ -373,7 +373,8 @@ class SimMaster:
     def _maintenance(self, process: Process) -> None:
         reactor: Any = SimReactor(process)
         link = linkchannel.LinkChannel(reactor, self._link_place(), ipc.MAINTENANCE, lambda _batch: None)
-        Maintenance(reactor, SimStore(self, reactor), self.clock, keep_s=KEEP_S, link=link)
+        me = self.name if self.shares else ""
+        Maintenance(reactor, SimStore(self, reactor), self.clock, keep_s=KEEP_S, link=link, me=me)
 
     def _membership(self, process: Process) -> None:
         reactor: Any = SimReactor(process)

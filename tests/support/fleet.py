@@ -336,12 +336,12 @@ class Fleet:
         """Start it on the configuration that it has."""
         return self._launch("saltlite-minion", name)
 
-    def join(self, *names: str, **options: Any) -> None:
-        """Start minions that are let in by token, and wait until they are up."""
-        token = self.token("--uses", str(len(names)))
+    def join(self, *names: str, at: str = "master", **options: Any) -> None:
+        """Start minions that are let in by a token of that master, and wait until they are up."""
+        token = self.token("--uses", str(len(names)), master=at)
         for name in names:
-            self.start_minion(name, join_token=token, **options)
-        self.wait_up(*names)
+            self.start_minion(name, **{"master": self.address(at), "join_token": token} | options)
+        self.wait_up(*names, master=at)
         self._remember_module_index()
 
     def _launch(self, program: str, name: str, *, as_name: str = "") -> Daemon:

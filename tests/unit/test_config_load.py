@@ -531,3 +531,8 @@ def test_a_file_of_passwords_in_the_address_of_the_database_is_none(tmp_path: Pa
     dsn = "host=db1,db2 dbname=saltlite user=saltlite passfile=/etc/saltlite/database.pass"
     (tmp_path / "master").write_text(f'database: "{dsn}"')
     assert load_master(str(tmp_path)).config.database == dsn
+
+
+def test_the_address_of_a_master_is_checked_where_it_is_written(tmp_path: Path) -> None:
+    (line,) = master_error(tmp_path, "master_address: 'a b:4515'")
+    assert "is not the address of a master" in line

@@ -26,6 +26,7 @@ from saltlite.master.store.ports import (
     TargetRow,
 )
 from saltlite.model.clock import Clock
+from saltlite.model.events import tag_job_turn
 from saltlite.model.ids import Jid, MinionId, PartId, TargetId
 from saltlite.model.job import Batch, Job, TargetState, split_part
 from saltlite.wire.limits import SEND_WINDOW
@@ -90,9 +91,16 @@ def _ending(job: BatchJob, standing: Standing, now: float) -> tuple[TargetState,
 
 
 def release_due(
-    store: Store, clock: Clock, link: LinkPort, recent: RecentProofs, *, among: Collection[Jid] | None = None
+    store: Store,
+    clock: Clock,
+    link: LinkPort,
+    recent: RecentProofs,
+    *,
+    among: Collection[Jid] | None = None,
+    me: str = "",
 ) -> bool:
-    """Advance every batch, or those `among` these jobs; whether any target changed state.
+    """Advance every batch, or those `among` these jobs; whether any target changed state. `me`: the name of this master
+    if others share its store, which then send the job to their minions.
 
     The store alone decides, so any process may call this at any time.
     """
@@ -103,6 +111,8 @@ def release_due(
             continue
         with store.write() as writer:
             ids, moved = release(writer, planned, clock.wall())
+            if ids and me:
+                writer.put_event(tag_job_turn(planned.jid), {"jid": planned.jid, "by": me}, clock.wall())
         any_moved = any_moved or moved
         try:
             job = store.job(planned.jid) if ids else None

@@ -6,7 +6,7 @@ The link process reports which minions are connected; MWorkers read the rest fro
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from saltlite import __version__
@@ -208,13 +208,37 @@ class PresenceChange:
 
 
 def notice(master: Master, changes: list[PresenceChange], *, whole: bool) -> None:
-    """Update this MWorker's view. With `whole`, minions that are not in `changes` are away."""
+    """Update this MWorker's view. With `whole`, minions that are not in `changes` have no session with this master."""
+    now = master.clock.wall()
     if whole:
         master.present.clear()
+        master.present.update(dict.fromkeys(sorted(master.elsewhere), now))
+        master.here.clear()
     for change in changes:
         master.present.pop(change.id, None)
-        if change.up:
-            master.present[change.id] = master.clock.wall()
+        if change.up or change.id in master.elsewhere:
+            master.present[change.id] = now
+        if master.shared is not None:
+            (master.here.add if change.up else master.here.discard)(change.id)
+
+
+def notice_elsewhere(master: Master, items: Iterable[tuple[MinionId, bool]]) -> None:
+    """Update this MWorker's view of the minions of other masters: whether each of these has a session there."""
+    for minion, is_up in items:
+        (master.elsewhere.add if is_up else master.elsewhere.discard)(minion)
+        if is_up:
+            master.present.setdefault(minion, master.clock.wall())
+        elif minion not in master.here:
+            master.present.pop(minion, None)
+
+
+def read_elsewhere(master: Master) -> None:
+    """Read which minions have a session with another master. Raises StoreError."""
+    master.knows_elsewhere = False
+    me = master.identity.certificate.name
+    up = {row.id for row in master.store.minions() if row.up and row.master != me}
+    notice_elsewhere(master, [*((one, False) for one in master.elsewhere - up), *((one, True) for one in up)])
+    master.knows_elsewhere = True
 
 
 def record(master: Master, changes: list[PresenceChange], *, whole: bool) -> list[PresenceChange]:

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from saltlite import __version__
 from saltlite.auth.acl import PEER, Granted, read_blacklist, read_peer_runs, read_peers, read_rules
@@ -35,6 +35,7 @@ from saltlite.master.processes.supervisor import (
     HOOKS,
     LOOK_S,
     MAINTENANCE,
+    MEMBERSHIP,
     MWORKER,
     Supervisor,
     Watchdog,
@@ -77,6 +78,7 @@ from saltlite.targeting.banks import Banks
 
 if TYPE_CHECKING:
     from saltlite.master.processes.link_channel import LinkChannel
+    from saltlite.master.store.sharing import SharedStore
     from saltlite.resources.registry.mmap import ResourceRegistry
 
 
@@ -318,6 +320,8 @@ def run_master(config: MasterConfig, config_dir: str, on_ready: Callable[[], Non
     `config_dir` is where its configuration was read; runners of hooks read it too.
     """
     return_freed_memory()
+    if config.several_masters and not config.database:
+        raise MisconfiguredError("`several_masters` is set, and needs the `database` that the masters share")
     account, link_account = accounts_of(config)
     private_dir(config.pki_dir, os.geteuid(), os.getegid())
     for folder, mode in ((config.data_dir, 0o700), (config.cachedir, 0o700), (config.sock_dir, 0o755)):
@@ -378,6 +382,8 @@ def run_master(config: MasterConfig, config_dir: str, on_ready: Callable[[], Non
         specs.append(Spec(PEER_RUNNERS, run, lambda: (runner_listener.fileno(),)))
     if auth_listener is not None:
         specs.append(auth_spec(config, auth_listener))
+    if config.several_masters:
+        specs.append(Spec(MEMBERSHIP, functools.partial(_run_membership, config, paths, shared), tuple))
     reactor = Reactor()
     relay.listen(reactor)
     supervisor = Supervisor(reactor, without_board(specs, shared.board), what="the master", on_ready=on_ready)
@@ -416,7 +422,7 @@ def _ensure_identity(config: MasterConfig, accepted: int = 0) -> None:
 
 
 def _shows_certificate(process: str) -> bool:
-    return process in (LINK, HOOKS) or process.startswith(MWORKER)
+    return process in (LINK, HOOKS, MEMBERSHIP) or process.startswith(MWORKER)
 
 
 def listen_for_minions(config: MasterConfig) -> socket.socket:
@@ -442,10 +448,15 @@ def _loaded_store(paths: Paths, shared: Shared, seal_key: bytes | None = None) -
 
         return lambda: SqliteStore(paths.store)
     PostgresStore = load_postgres().PostgresStore  # noqa: N806 - a class
-    application = f"saltlite master {identity.name_of(paths.config)}"
+    name = identity.name_of(paths.config)
     seal_key = seal_key or seal_key_of(paths.config)
     return lambda: PostgresStore(
-        paths.config.database, master=shared.incarnation, application=application, seal_key=seal_key
+        paths.config.database,
+        master=shared.incarnation,
+        application=f"saltlite master {name}",
+        name=name,
+        several=paths.config.several_masters,
+        seal_key=seal_key,
     )
 
 
@@ -495,16 +506,20 @@ def _run_link(
     drop_to(config.link_user)
     write_no_files()
     reactor = Reactor()
+    clock = SystemClock()
+    if config.several_masters:
+        from saltlite.master.protocol.sharing import sharing  # noqa: PLC0415 - for a shared store only
     manager = SessionManager(
         Handshakes(
             fleet_public=certificate.fleet_public,
             certificate=certificate.encode(),
             private=private,
             handshakes_per_address=config.handshakes_per_address,
-            clock=SystemClock(),
+            clock=clock,
             chain=chain,
         ),
-        SystemClock(),
+        clock,
+        sharing(clock, certificate.encode()) if config.several_masters else None,
     )
     link = LinkProcess(
         reactor, manager, lambda owner: RouterLink(reactor, network, owner.on_frame, owner.on_hangup, owner.on_connect)
@@ -643,7 +658,9 @@ def _open_master(
     )
 
     def make_master(link: LinkChannel) -> Master:
-        return Master(store, SystemClock(), who, handler_config, link, registry, banks, pillars)
+        master = Master(store, SystemClock(), who, handler_config, link, registry, banks, pillars)
+        master.shared = cast("SharedStore", store) if config.several_masters else None
+        return master
 
     def close() -> None:
         registry.close()
@@ -695,12 +712,21 @@ def _run_returner(config: MasterConfig, paths: Paths, shared: Shared, name: str,
     run_returner(config, name, cursor, _loaded_store(paths, shared), SystemClock(), ready)
 
 
+def _run_membership(config: MasterConfig, paths: Paths, shared: Shared, ready: Callable[[], None]) -> None:
+    from saltlite.master.processes.membership import run_membership  # noqa: PLC0415 - for a shared store only
+
+    place = ipc.LinkAddress(paths.link_socket, os.geteuid())
+    run_membership(config, _loaded_store(paths, shared), place, SystemClock(), shared.incarnation, ready)
+
+
 def _run_maintenance(config: MasterConfig, paths: Paths, shared: Shared, ready: Callable[[], None]) -> None:
     from saltlite.files.server import CopyAreas  # noqa: PLC0415 - as in _run_mworker
     from saltlite.master.processes.link_channel import LinkAddress, LinkChannel  # noqa: PLC0415 - as in _run_mworker
     from saltlite.master.processes.maintenance import (  # noqa: PLC0415 - as in _run_mworker
+        CLEAN_S,
         DROP_ARGUMENTS_S,
         ORPHANS_S,
+        PRUNE_S,
         REGISTRY_LOOK_S,
         EndedArguments,
         Maintenance,
@@ -715,9 +741,11 @@ def _run_maintenance(config: MasterConfig, paths: Paths, shared: Shared, ready: 
     reactor = Reactor(marks=shared.board.marks(MAINTENANCE))
     link = LinkChannel(reactor, place, ipc.MAINTENANCE, lambda _batch: None)
     store_max = config.store_max * MIB
-    clean = [CopyAreas(paths.copies).expire]
     clock = SystemClock()
-    kept = Maintenance(reactor, store, clock, keep_s=config.keep_jobs, store_max=store_max, link=link, clean=clean)
+    me = identity.name_of(config) if config.several_masters else ""
+    kept = Maintenance(reactor, store, clock, keep_s=config.keep_jobs, store_max=store_max, link=link, me=me)
+    areas = CopyAreas(paths.copies)
+    kept.repeat(PRUNE_S, lambda: areas.expire(clock.wall() - CLEAN_S))
     kept.repeat(DROP_ARGUMENTS_S, EndedArguments(store, clock, keep=config.keep_job_args).drop)
     upkeep = RegistryMaintenance(store, clock, link, lambda: _opened(open_inventory))
     if not config.minion_data_cache:

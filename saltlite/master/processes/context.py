@@ -319,6 +319,12 @@ class Master:
 
     shared: SharedStore | None = None
     """The store, if other masters share it."""
+    here: set[MinionId] = field(default_factory=set)
+    """Minions with a session with this master, if other masters share its store; `present` has those of all."""
+    elsewhere: set[MinionId] = field(default_factory=set)
+    """Minions with a session with another one of these masters."""
+    knows_elsewhere: bool = True
+    """Whether `elsewhere` is complete."""
     has_joined: bool = False
     """Whether all of these know this master."""
     audit: AuditTrail | None = None
@@ -338,6 +344,11 @@ class Master:
         self.indexes = indexes_of(self.banks, pillar=self.pillars.cached)
         self.mines = Mines(self.banks)
         self.logins = Logins(self.identity.login_secret or self.identity.job_private)
+
+    @property
+    def name_among_others(self) -> str:
+        """The name of this master, "" if no other one shares its store."""
+        return self.identity.certificate.name if self.shared is not None else ""
 
     def refuse_before_joined(self) -> None:
         """Raises StoreError while the masters that share the store may not know the certificate of this one: minions

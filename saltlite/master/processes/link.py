@@ -332,7 +332,7 @@ class LinkProcess:
                     manager.key_changed(Fingerprint(key), state, minion)
                 # The sessions have been removed: no later frame of theirs has an effect (S5).
                 mworker.channel.send(pack({"t": "keys_done", "n": message["n"]}))
-            case "masters" | "fenced":
+            case "masters":
                 self._of_masters(mworker, message)
             case "last_seen":
                 mworker.channel.send(
@@ -351,9 +351,8 @@ class LinkProcess:
 
     def _of_masters(self, membership: MWorkerChannel, message: IpcMessage) -> None:
         manager = self._manager
-        if message["t"] == "fenced":
+        if message["begins"]:
             manager.end_lease()
-            return
         for key, state, minion in message["changes"]:
             manager.key_changed_elsewhere(Fingerprint(key), state, minion)
         for minion, run, handshake in message["replaced"]:
@@ -362,6 +361,8 @@ class LinkProcess:
             manager.sharing.issuers.others_are(message["certs"])
         if message["lease"] is not None:
             manager.lease(message["lease"])
+        for mworker in self._mworkers if message["elsewhere"] else ():
+            mworker.channel.send(pack(ipc.elsewhere(message["elsewhere"])))
         membership.channel.send(pack({"t": "masters_done", "n": message["n"]}))
 
     def _figures(self) -> dict[str, object]:

@@ -3,10 +3,11 @@
 Each message is one small map over a private Unix socket. Both ends are processes of this master, so the maps are not
 checked against a schema; sizes are limited all the same, because data of minions travels in them.
 
-    link -> MWorker    decide, reports, pull, presence, wake_up, keys_done, last_seen, stats, suspect, request
+    link -> MWorker    decide, reports, pull, presence, wake_up, keys_done, last_seen, stats, suspect, request,
+                       elsewhere
     MWorker -> link    hello, fleet, watch, decided, committed, uncommitted, publish, pulled, cancel, keys, fetch,
                        replaced, sweep, last_seen, stats, wake_up, response
-    membership -> link  masters, fenced, and publish, cancel and wake_up
+    membership -> link  masters, and publish, cancel and wake_up
 """
 
 from __future__ import annotations
@@ -130,19 +131,30 @@ def masters(
     certificates: Sequence[bytes],
     keys: Sequence[tuple[str, str, str]],
     replaced: Sequence[tuple[str, int, int]],
+    elsewhere: Sequence[tuple[str, bool]],
     lease: float | None,
+    *,
+    begins: bool,
 ) -> IpcMessage:
     """What the other masters that share the store have committed: their certificates, keys that changed as in `keys`,
-    and sessions that began there, (minion, run, handshake). `lease`: this master may act until then
-    (`Clock.boottime`). Answered by `masters_done` when every session reflects it."""
+    sessions that began there, (minion, run, handshake), and which minions came or went, as in `elsewhere`. `lease`:
+    this master may act until then (`Clock.boottime`). `begins`: the sessions that it has are over first. Answered by
+    `masters_done` when every session reflects it."""
     return {
         "t": "masters",
         "n": number,
         "certs": list(certificates),
         "changes": list(keys),
         "replaced": list(replaced),
+        "elsewhere": list(elsewhere),
         "lease": lease,
+        "begins": begins,
     }
+
+
+def elsewhere(items: Sequence[tuple[str, bool]]) -> IpcMessage:
+    """Whether each of these minions has a session with another master that shares the store."""
+    return {"t": "elsewhere", "items": list(items)}
 
 
 def ask_last_seen(number: int, minions: Sequence[str]) -> IpcMessage:
@@ -170,9 +182,16 @@ class LinkChannel:
     """A channel to the link process. It reconnects by itself when the link process was restarted."""
 
     def __init__(
-        self, reactor: Reactor, address: LinkAddress, role: str, on_message: Callable[[list[bytes]], None]
+        self,
+        reactor: Reactor,
+        address: LinkAddress,
+        role: str,
+        on_message: Callable[[list[bytes]], None],
+        on_loss: Callable[[], None] = lambda: None,
     ) -> None:
+        """`on_loss` is called when the link process has ended, or closed the channel."""
         self._reactor = reactor
+        self._on_loss = on_loss
         self._address = address
         self._role = role
         self._on_message = on_message
@@ -226,10 +245,6 @@ class LinkChannel:
     def replaced(self, minion: str, run: int, handshake: int) -> None:
         """Another master has a newer session of this minion: end this one."""
         self._send({"t": "replaced", "id": minion, "run": run, "handshake": handshake})
-
-    def fenced(self) -> None:
-        """Another master has ended all sessions of this one."""
-        self._send({"t": "fenced"})
 
     def committed(self, number: int, items: Sequence[tuple[str, list[str]]], skipped: int = 0) -> None:
         """A batch of reports is stored: (fingerprint, jids to acknowledge), and the number of rejected results."""
@@ -305,6 +320,7 @@ class LinkChannel:
 
     def _closed(self, _reason: str) -> None:
         self._channel = None
+        self._on_loss()
         self._connect()
 
     def _send(self, message: IpcMessage) -> None:

@@ -7,7 +7,7 @@ compacts and repairs the resource registry.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -62,24 +62,23 @@ class Maintenance:
         keep_s: float,
         store_max: int = 0,
         link: LinkChannel,
-        clean: Sequence[Callable[[float], None]] = (),
+        me: str = "",
     ) -> None:
-        """`keep_s`: how long ended jobs are kept. `store_max`: the limit of the store in bytes, 0 for none. `clean` are
-        called with the time before which unused files are to be removed."""
+        """`keep_s`: how long ended jobs are kept. `store_max`: the limit of the store in bytes, 0 for none. `me`: the
+        name of this master if others share its store."""
         self._reactor = reactor
         self._store = store
         self._clock = clock
         self._keep_s = keep_s
         self._store_max = store_max
         self._link = link
-        self._clean = clean
+        self._me = me
         self._proofs = RecentProofs()
         self._pruned = 0
         self._freed = 0
         self._frees_space = False
         works: list[tuple[float, Callable[[], bool | None]]]
         works = [(EXPIRE_S, self._expire), (BATCH_S, self._batches), (SWEEP_S, self._sweep), (PRUNE_S, self._prune)]
-        works.append((PRUNE_S, self._clean_up))
         if store_max:
             works.append((SPACE_S, self._free_space))
         for every_s, work in works:
@@ -110,7 +109,7 @@ class Maintenance:
                 self._link.wake_up()
 
     def _batches(self) -> None:
-        if release_due(self._store, self._clock, self._link, self._proofs):
+        if release_due(self._store, self._clock, self._link, self._proofs, me=self._me):
             self._link.wake_up()
 
     def _sweep(self) -> None:
@@ -129,10 +128,6 @@ class Maintenance:
             log.info("%d jobs were older than keep_jobs and are gone", self._pruned)
             self._pruned = 0
         return False
-
-    def _clean_up(self) -> None:
-        for clean in self._clean:
-            clean(self._clock.wall() - CLEAN_S)
 
     def _free_space(self) -> bool:
         """Delete some of what is oldest, if there is too little room; whether there may be more to delete."""

@@ -2,10 +2,11 @@
 
 Once a second, and when another master has committed something, it renews the row of this master, reads the events since
 its cursor, and passes to the link process what concerns its sessions: keys that changed, sessions that are older than
-those of other masters, and jobs and kills of these. The link process answers when all its sessions reflect the changed
-keys. Only then does the cursor move on, as `applied`, and this master gets a lease for LEASE_S from the moment at which
-it sent the renewal. Whoever revokes a key waits until every other master has applied that, and fences those that have
-not after FENCE_S: their leases are over by then (S5). No two clocks are compared.
+those of other masters, and jobs and kills of these; and which minions the others have. The link process answers when
+all its sessions reflect the changed keys. Only then does the cursor move on, as `applied`, and this master gets a lease
+for LEASE_S from the moment at which it sent the renewal. Whoever revokes a key waits until every other master has
+applied that, and fences those that have not after FENCE_S: their leases are over by then (S5). No two clocks are
+compared.
 
 A master joins without a lease until all others have its certificate, which minions need to verify its jobs.
 """
@@ -13,24 +14,41 @@ A master joins without a lease until all others have its certificate, which mini
 from __future__ import annotations
 
 import logging
+import signal
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from typing import cast
 
+from saltlite import __version__
+from saltlite.config.master import MasterConfig
+from saltlite.config.values import parse_address
 from saltlite.errors import DamagedError, StoreError
 from saltlite.master.handlers.delivery import send
 from saltlite.master.processes import link_channel as ipc
 from saltlite.master.processes.context import RecentProofs
+from saltlite.master.processes.identity import certificate_of, name_of
 from saltlite.master.processes.link_channel import LinkChannel
+from saltlite.master.store.ports import Store
 from saltlite.master.store.sharing import MasterRow, MasterState, SharedStore, SharedWriter
 from saltlite.model.clock import Clock
 from saltlite.model.dataclass import dataclass
-from saltlite.model.events import Event, tag_auth, tag_job_kill, tag_job_new, tag_key, tag_master, tag_presence_change
+from saltlite.model.events import (
+    Event,
+    tag_auth,
+    tag_job_kill,
+    tag_job_new,
+    tag_job_turn,
+    tag_key,
+    tag_master,
+    tag_presence_change,
+)
 from saltlite.model.ids import Jid, MinionId
 from saltlite.model.job import Job, TargetState
 from saltlite.model.keys import Fingerprint
+from saltlite.platform.privileges import drop_to
 from saltlite.platform.reactor import Reactor
 from saltlite.wire import job_body
-from saltlite.wire.framing import IpcMessage
+from saltlite.wire.framing import IpcMessage, unpack
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +62,8 @@ LOST_S = 10.0
 """A master that has not renewed for so long is fenced, so that its minions count as away."""
 EVENTS = 1_000
 """Events per page."""
+LEAVE_WAIT_S = 2.0
+"""How long this process outlives SIGTERM to see the link process end: then the whole master stops."""
 LOOK_S = 0.02
 """How often whoever changed a key looks whether the other masters have applied it."""
 JOINED, FENCED = "joined", "fenced"
@@ -72,6 +92,17 @@ def _note(store: SharedWriter, name: str, what: str, now: float) -> int:
 
 def _has_joined(events: Iterable[Event]) -> bool:
     return any(event.tag == tag_master(str(event.data.get("name", "")), JOINED) for event in events)
+
+
+def _jobs_of(events: Iterable[Event]) -> set[str] | None:
+    """The jobs that all of these events are of; None if one is of something else."""
+    jobs = set()
+    for event in events:
+        parts = event.tag.split("/", 3)
+        if parts[:2] != ["salt", "job"] or len(parts) < 4:
+            return None
+        jobs.add(parts[2])
+    return jobs
 
 
 class AppliedEverywhere:
@@ -117,6 +148,15 @@ class News:
     """(fingerprint, present state, id) of keys that changed."""
     replaced: list[tuple[str, int, int]]
     """(minion, run, handshake) of sessions with other masters."""
+    elsewhere: list[tuple[str, bool]]
+    """Each minion that came or went, and whether it has a session with another master."""
+    has_joined: bool
+    """Whether another master joins, whose certificate the link process needs."""
+
+    @property
+    def concerns_link(self) -> bool:
+        """Whether the link process has to know any of it."""
+        return bool(self.keys or self.replaced or self.elsewhere or self.has_joined)
 
 
 class Membership:
@@ -141,6 +181,14 @@ class Membership:
         self._busy = False
         self._again = False
         self._has_resumed = False
+        self._begins = True
+        """Whether the link process may have sessions of an earlier start."""
+        self._renewed_at: float | None = None
+        """When the renewal was sent whose lease the link process does not have yet."""
+        self._may_act = False
+        """Whether the link process may have a lease."""
+        self._is_failing = False
+        self._leave: Callable[[], None] | None = None
         self._signal = store.listen()
         reactor.add_reader(self._signal.fileno(), self._notified)
         self._tick()
@@ -162,25 +210,40 @@ class Membership:
         try:
             self._look()
         except StoreError as error:
-            log.error("the lease of this master could not be renewed: %s", error)  # noqa: TRY400 - a sentence
+            if not self._is_failing:
+                log.error("this master cannot renew its lease for now: %s", error)  # noqa: TRY400 - a sentence
+            self._is_failing = True
+        else:
+            self._is_failing = False
 
     def _look(self) -> None:
         if not self._has_resumed:
             self._resume()
         sent_at, now = self._clock.boottime(), self._clock.monotonic()
-        stored = self._renew() if now >= self._renew_at else None
-        if stored is not None and stored.state is MasterState.FENCED:
-            self._fenced()
-            return
-        masters = self._store.masters()
+        has_renewed = now >= self._renew_at
+        if has_renewed:
+            stored = self._renew()
+            if stored.state is MasterState.FENCED:
+                self._fenced()
+                return
+            self._renew_at = now + RENEW_S
+            self._renewed_at = sent_at if stored.has_lease else None
         events = self._store.events(self._me.applied, EVENTS)
+        # Read after the events: the certificate of a master that joins is there.
+        masters = self._store.masters()
         news = self._news(events)
-        if stored is None and not news.keys and not news.replaced:
+        if not has_renewed and not news.concerns_link and (self._renewed_at is None or len(events) == EVENTS):
             self._applied(events, news, masters)
             return
-        # Without all that was committed before the renewal, a key may have changed that its sessions do not reflect.
-        is_leased = stored is not None and stored.has_lease and len(events) < EVENTS
+        self._tell_link(events, news, masters)
+        self._fence_lost(masters)
+
+    def _tell_link(self, events: Sequence[Event], news: News, masters: Sequence[MasterRow]) -> None:
         others = [row.certificate for row in masters if row.name != self._me.name]
+        # Without all that was committed before the renewal, a key may have changed that its sessions do not reflect.
+        until = self._renewed_at + LEASE_S if self._renewed_at is not None and len(events) < EVENTS else None
+        begins = self._begins
+        self._may_act = self._may_act or until is not None
         self._busy = True
 
         def done(reply: IpcMessage | None) -> None:
@@ -188,6 +251,9 @@ class Membership:
             if reply is None:
                 # The link process has not applied the changes, so there is no lease; the next turn reads them again.
                 return
+            self._begins = False
+            if until is not None:
+                self._renewed_at = None
             try:
                 self._applied(events, news, masters)
             except StoreError as error:
@@ -195,19 +261,19 @@ class Membership:
             if self._again:
                 self._turn()
 
-        until = sent_at + LEASE_S if is_leased else None
-        self._link.ask(lambda number: ipc.masters(number, others, news.keys, news.replaced, until), done)
-        self._renew_at = now + RENEW_S if stored is not None else self._renew_at
-        self._fence_lost(masters)
+        def message(number: int) -> IpcMessage:
+            return ipc.masters(number, others, news.keys, news.replaced, news.elsewhere, until, begins=begins)
+
+        self._link.ask(message, done)
 
     def _applied(self, events: Sequence[Event], news: News, masters: Sequence[MasterRow]) -> None:
         """The sessions of this master reflect the changes of keys in these events. Raises StoreError."""
         self._hand_over(events)
         if events:
             self._me = replace(self._me, applied=events[-1].seq)
-            self._link.wake_up()
+            self._link.wake_up(_jobs_of(events))
             self._again = self._again or len(events) == EVENTS
-            if news.keys or _has_joined(events):
+            if news.keys or news.has_joined:
                 # Others wait for that.
                 self._renew_soon()
         if self._me.state is MasterState.JOINING and self._is_known(masters):
@@ -224,6 +290,7 @@ class Membership:
             if (row.name, row.start) == (self._me.name, self._me.start) and row.has_lease:
                 self._me = replace(self._me, state=row.state, applied=row.applied)
                 self._joined_at = row.applied
+                self._begins = False
         self._has_resumed = True
 
     def _renew(self) -> MasterRow:
@@ -246,11 +313,32 @@ class Membership:
     def _fenced(self) -> None:
         """Another master has ended the sessions of this one: it begins anew."""
         log.error("this master was fenced by another one, because it did not renew its lease in time: its sessions end")
-        self._link.fenced()
+        self._begins = True
+        self._renewed_at = None
         start = int.from_bytes(self._clock.entropy(4), "big") >> 1
         self._me = replace(self._me, start=start, state=MasterState.JOINING)
         self._joined_at = -1
         self._renew_soon()
+
+    # -- the end
+
+    def link_is_lost(self) -> None:
+        """The link process has ended: a new one has no lease."""
+        self._may_act = False
+        if self._leave is not None:
+            self.leave(self._leave)
+
+    def leave(self, done: Callable[[], None]) -> None:
+        """This master stops, or this process alone. When the link process ends, the others are told that the sessions
+        are over, which they would notice after LOST_S only. `done` is called then; it may be called later again."""
+        self._leave = done
+        if self._may_act:
+            return
+        try:
+            fence(self._store, self._me.name, self._clock.wall())
+        except StoreError as error:
+            log.error("the other masters do not know yet that this one stops: %s", error)  # noqa: TRY400 - a sentence
+        done()
 
     def _fence_lost(self, masters: Iterable[MasterRow]) -> None:
         """Fence the masters that have not renewed for LOST_S."""
@@ -264,18 +352,23 @@ class Membership:
 
     # -- what others committed
 
-    def _news(self, events: Iterable[Event]) -> News:
+    def _news(self, events: Sequence[Event]) -> News:
         keys: dict[Fingerprint, str] = {}
         came: set[MinionId] = set()
+        gone: set[MinionId] = set()
         for event in events:
             if event.tag in _KEY_TAGS and isinstance(event.data.get("fingerprint"), str):
                 keys[Fingerprint(event.data["fingerprint"])] = str(event.data.get("id", ""))
             elif event.tag == tag_presence_change():
                 came.update(event.data.get("new", ()))
-        rows = self._store.minions(came) if came else []
+                gone.update(event.data.get("lost", ()))
+        rows = self._store.minions(came | gone) if came or gone else []
+        elsewhere = {row.id: row for row in rows if row.up and row.master != self._me.name}
         return News(
             [(key, *self._state_of(key, minion)) for key, minion in keys.items()],
-            [(row.id, row.run, row.handshake) for row in rows if row.up and row.master != self._me.name],
+            [(row.id, row.run, row.handshake) for row in elsewhere.values() if row.id in came],
+            [(minion, minion in elsewhere) for minion in sorted(came | gone)],
+            _has_joined(events),
         )
 
     def _state_of(self, key: Fingerprint, minion: str) -> tuple[str, str]:
@@ -288,18 +381,20 @@ class Membership:
         here stays in the store, and is pulled."""
         for event in events:
             jid = Jid(str(event.data.get("jid", "")))
-            if event.tag == tag_job_new(jid):
-                self._publish(jid)
+            is_turn = event.tag == tag_job_turn(jid) and event.data.get("by") != self._me.name
+            if is_turn or event.tag == tag_job_new(jid):
+                self._deliver(jid, is_turn=is_turn)
             elif event.tag == tag_job_kill(jid) and self._store.cancelled([jid]):
                 self._link.cancel([(minion, part) for part, minion in self._store.open_parts(jid)])
 
-    def _publish(self, jid: Jid) -> None:
+    def _deliver(self, jid: Jid, *, is_turn: bool) -> None:
+        """Send a new job, or one for which it `is_turn` of further targets."""
         try:
             job = self._store.job(jid)
         except DamagedError as error:
             log.error("%s: it is not delivered", error)  # noqa: TRY400 - the message is complete
             return
-        if job is None or self._is_mine(job):
+        if job is None or (self._is_mine(job) and not is_turn):
             return
         # The sessions first: a target that is QUEUED after that is never called undelivered when its session ends.
         rows = self._store.minions({*job.minions, *job.resources})
@@ -311,3 +406,54 @@ class Membership:
     def _is_mine(self, job: Job) -> bool:
         """Whether this master published it, whose own processes hand it over."""
         return job_body.is_signed(self._job_public, job.body, job.signature)
+
+
+def run_membership(
+    config: MasterConfig,
+    open_store: Callable[[], Store],
+    link_address: ipc.LinkAddress,
+    clock: Clock,
+    start: int,
+    ready: Callable[[], None],
+) -> None:
+    """Run the process until SIGTERM. `start` is the number of this start of the master."""
+    certificate = certificate_of(config.pki_dir)
+    drop_to(config.user)
+    reactor = Reactor()
+
+    def answered(batch: list[bytes]) -> None:
+        for message in map(unpack, batch):
+            link.answered(message["n"], message)
+
+    def lost() -> None:
+        membership.link_is_lost()
+
+    link = LinkChannel(reactor, link_address, ipc.MEMBERSHIP, answered, lost)
+    me = MasterRow(
+        name=certificate.name,
+        start=start,
+        certificate=certificate.encode(),
+        address=_address_of(config),
+        version=__version__,
+        state=MasterState.JOINING,
+        applied=0,
+    )
+    store = cast("SharedStore", open_store())
+    membership = Membership(reactor, store, clock, link, me, certificate.job_public)
+
+    def stop() -> None:
+        reactor.call_later(LEAVE_WAIT_S, reactor.stop)
+        membership.leave(reactor.stop)
+
+    reactor.on_signal(signal.SIGTERM, stop)
+    # Ctrl-C reaches the whole process group; only the supervisor acts on it.
+    reactor.on_signal(signal.SIGINT, lambda: None)
+    ready()
+    reactor.run()
+    store.close()
+
+
+def _address_of(config: MasterConfig) -> str:
+    """Where minions reach this master: host:port."""
+    host, port = parse_address(config.master_address or name_of(config), config.port)
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from saltlite.auth.acl import Principal
 from saltlite.errors import (
@@ -67,9 +67,6 @@ from saltlite.wire import codec
 from saltlite.wire.framing import IpcMessage, pack, unpack
 from saltlite.wire.messages import Message, response_message
 from saltlite.wire.signatures import signed
-
-if TYPE_CHECKING:
-    from saltlite.master.store.sharing import SharedStore
 
 # -- names of turns: text for the log, and a digest that tells whether the same work comes again
 
@@ -360,6 +357,9 @@ class MWorker:
                 self._logged(lambda: handle_pull(self._master, message))
             case "presence":
                 changes = [minions.PresenceChange(*row) for row in message["items"]]
+                if message["whole"] and self._master.shared is not None:
+                    # What is committed after this comes by `elsewhere`.
+                    self._logged(lambda: minions.read_elsewhere(self._master))
                 minions.notice(self._master, changes, whole=message["whole"])
                 self._take_clients()
                 if message["whole"]:
@@ -374,6 +374,8 @@ class MWorker:
                 self._committed(None)
             case "wake_up":
                 self._wake_streams(message["jobs"])
+            case "elsewhere":
+                minions.notice_elsewhere(self._master, message["items"])
 
     def _ask(self, minion: MinionId, session: int, message: Message) -> None:
         """Handle a request of a minion."""
@@ -461,7 +463,7 @@ class MWorker:
 
     def _release(self, jids: frozenset[Jid]) -> None:
         master = self._master
-        release_due(master.store, master.clock, self._link, master.proofs, among=jids)
+        release_due(master.store, master.clock, self._link, master.proofs, among=jids, me=master.name_among_others)
 
     def _store_transient_states(self) -> None:
         self._transient_due = False
@@ -502,6 +504,8 @@ class MWorker:
     def _tick(self) -> None:
         self._logged(self._report_rejected)
         self._logged(self._tell_ended)
+        if not self._master.knows_elsewhere:
+            self._logged(lambda: minions.read_elsewhere(self._master))
         self._wake_streams(None)
         self._link.watch(any(client.stream is not None and client.watches for client in self._clients))
         self._reactor.call_later(LOOK_S, self._tick)
@@ -705,28 +709,23 @@ class MWorker:
     def _ask_link(self, client: Client, question: Question) -> None:
         shared = self._master.shared
 
-        def answer(reply: IpcMessage | None) -> None:
-            self._supervised(client, lambda: self._send(client, {"ok": True, **question.fields(reply)}))
-
-        def everywhere(reply: IpcMessage | None, store: SharedStore) -> None:
-            def applied(known: bool) -> None:
-                self._supervised(client, lambda: finish(known))
-
-            def finish(known: bool) -> None:
+        def answer(reply: IpcMessage | None, known: bool = True) -> None:
+            def finish() -> None:
                 if not known:
                     raise StoreError("the change is stored; whether every other master has applied it is unknown")
-                answer(reply)
+                self._send(client, {"ok": True, **question.fields(reply)})
 
-            from saltlite.master.processes.membership import AppliedEverywhere  # noqa: PLC0415 - for a shared store only
-
-            me = self._master.identity.certificate.name
-            AppliedEverywhere(self._reactor, store, self._master.clock, me).wait(store.last_seq(), applied)
+            self._supervised(client, finish)
 
         def done(reply: IpcMessage | None) -> None:
             if shared is None or not question.everywhere:
                 answer(reply)
-            else:
-                self._supervised(client, lambda: everywhere(reply, shared))
+                return
+            from saltlite.master.processes.membership import AppliedEverywhere  # noqa: PLC0415 - for a shared store only
+
+            me = self._master.identity.certificate.name
+            everywhere = AppliedEverywhere(self._reactor, shared, self._master.clock, me)
+            self._supervised(client, lambda: everywhere.wait(shared.last_seq(), functools.partial(answer, reply)))
 
         self._link.ask(question.message, done)
 

@@ -93,6 +93,7 @@ class Supervisor:
 MWORKER = "MWorker"
 MAINTENANCE = "maintenance"
 HOOKS = "hooks"
+MEMBERSHIP = "membership"
 
 LOOK_S = 1.0
 """The interval of the watchdog."""
