@@ -382,8 +382,6 @@ def run_master(config: MasterConfig, config_dir: str, on_ready: Callable[[], Non
         specs.append(Spec(PEER_RUNNERS, run, lambda: (runner_listener.fileno(),)))
     if auth_listener is not None:
         specs.append(auth_spec(config, auth_listener))
-    if config.several_masters:
-        specs.append(Spec(MEMBERSHIP, functools.partial(_run_membership, config, paths, shared), tuple))
     reactor = Reactor()
     relay.listen(reactor)
     supervisor = Supervisor(reactor, without_board(specs, shared.board), what="the master", on_ready=on_ready)
@@ -406,7 +404,7 @@ def _keep_certificate(config: MasterConfig, supervisor: Supervisor, specs: Seque
 
 
 def _beside_jobs(config: MasterConfig, paths: Paths, config_dir: str, shared: Shared) -> list[Spec]:
-    """The processes that follow the event log."""
+    """The processes that follow the event log: returners, hooks, and the one that knows the other masters."""
     names = returner_names(config)
     specs = [
         Spec(f"returner {name}", functools.partial(_run_returner, config, paths, shared, name), tuple) for name in names
@@ -414,6 +412,8 @@ def _beside_jobs(config: MasterConfig, paths: Paths, config_dir: str, shared: Sh
     if config.hooks:
         run = functools.partial(_run_hooks, config, paths, config_dir, shared)
         specs.append(Spec(HOOKS, run, tuple))
+    if config.several_masters:
+        specs.append(Spec(MEMBERSHIP, functools.partial(_run_membership, config, paths, shared), tuple))
     return specs
 
 
@@ -720,18 +720,8 @@ def _run_membership(config: MasterConfig, paths: Paths, shared: Shared, ready: C
 
 
 def _run_maintenance(config: MasterConfig, paths: Paths, shared: Shared, ready: Callable[[], None]) -> None:
-    from saltlite.files.server import CopyAreas  # noqa: PLC0415 - as in _run_mworker
     from saltlite.master.processes.link_channel import LinkAddress, LinkChannel  # noqa: PLC0415 - as in _run_mworker
-    from saltlite.master.processes.maintenance import (  # noqa: PLC0415 - as in _run_mworker
-        CLEAN_S,
-        DROP_ARGUMENTS_S,
-        ORPHANS_S,
-        PRUNE_S,
-        REGISTRY_LOOK_S,
-        EndedArguments,
-        Maintenance,
-        RegistryMaintenance,
-    )
+    from saltlite.master.processes.maintenance import begin_maintenance  # noqa: PLC0415 - as in _run_mworker
 
     open_store = _loaded_store(paths, shared)
     open_inventory = _loaded_inventory(config)
@@ -740,18 +730,7 @@ def _run_maintenance(config: MasterConfig, paths: Paths, shared: Shared, ready: 
     store = open_store()
     reactor = Reactor(marks=shared.board.marks(MAINTENANCE))
     link = LinkChannel(reactor, place, ipc.MAINTENANCE, lambda _batch: None)
-    store_max = config.store_max * MIB
-    clock = SystemClock()
-    me = identity.name_of(config) if config.several_masters else ""
-    kept = Maintenance(reactor, store, clock, keep_s=config.keep_jobs, store_max=store_max, link=link, me=me)
-    areas = CopyAreas(paths.copies)
-    kept.repeat(PRUNE_S, lambda: areas.expire(clock.wall() - CLEAN_S))
-    kept.repeat(DROP_ARGUMENTS_S, EndedArguments(store, clock, keep=config.keep_job_args).drop)
-    upkeep = RegistryMaintenance(store, clock, link, lambda: _opened(open_inventory))
-    if not config.minion_data_cache:
-        upkeep.drop_pillars()
-    kept.repeat(REGISTRY_LOOK_S, upkeep.look)
-    kept.repeat(ORPHANS_S, upkeep.drop_orphans)
+    begin_maintenance(config, reactor, store, SystemClock(), link, lambda: _opened(open_inventory), paths.copies)
     until_sigterm(reactor, ready)
     store.close()
 

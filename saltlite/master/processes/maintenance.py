@@ -11,10 +11,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
+from saltlite.config.master import MasterConfig
 from saltlite.errors import RemoteProtocolError, SaltliteError
+from saltlite.files.server import CopyAreas
 from saltlite.master.handlers.delivery import release_due
 from saltlite.master.processes.context import RecentProofs
 from saltlite.master.processes.fleet import Asking, Registrations, ask_claimants
+from saltlite.master.processes.identity import name_of
 from saltlite.master.processes.link_channel import LinkChannel
 from saltlite.master.store.ports import Store
 from saltlite.model.clock import Clock
@@ -25,6 +28,7 @@ from saltlite.platform.reactor import Reactor
 from saltlite.resources.registry.registry import Views
 from saltlite.targeting.banks import NAMES, PILLAR, Banks
 from saltlite.wire.job_body import reduced
+from saltlite.wire.limits import MIB
 
 log = logging.getLogger(__name__)
 
@@ -332,3 +336,32 @@ def _incomplete_minions(
         held = sum(len(one.ids) for one in views.by_minion.get(minion, {}).values())
         if minion in accepted and held < row.count:
             yield minion
+
+
+def begin_maintenance(
+    config: MasterConfig,
+    reactor: Reactor,
+    store: Store,
+    clock: Clock,
+    link: LinkChannel,
+    opened: Callable[[], Opened],
+    copies: str,
+) -> None:
+    """Do all maintenance of a master from now on. `copies` is the folder of files in transit."""
+    kept = Maintenance(
+        reactor,
+        store,
+        clock,
+        keep_s=config.keep_jobs,
+        store_max=config.store_max * MIB,
+        link=link,
+        me=name_of(config) if config.several_masters else "",
+    )
+    areas = CopyAreas(copies)
+    kept.repeat(PRUNE_S, lambda: areas.expire(clock.wall() - CLEAN_S))
+    kept.repeat(DROP_ARGUMENTS_S, EndedArguments(store, clock, keep=config.keep_job_args).drop)
+    upkeep = RegistryMaintenance(store, clock, link, opened)
+    if not config.minion_data_cache:
+        upkeep.drop_pillars()
+    kept.repeat(REGISTRY_LOOK_S, upkeep.look)
+    kept.repeat(ORPHANS_S, upkeep.drop_orphans)
