@@ -28,7 +28,8 @@ class Site:
             pki = fleet.root(name) / "etc/saltlite/pki/master"
             if name != "one":
                 pki.mkdir(mode=0o700, parents=True)
-                shutil.copy(fleet.root("one") / "etc/saltlite/pki/master/fleet.key", pki)
+                for file in ("fleet.key", "shared.key"):
+                    shutil.copy(fleet.root("one") / "etc/saltlite/pki/master" / file, pki)
             fleet.start_master(name, master_name=name, database=server.dsn(), several_masters=True)
         for number, name in enumerate(MASTERS, 1):
             fleet.join(f"m{number}", at=name, master=self.homes(name))
