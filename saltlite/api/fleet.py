@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -46,8 +46,6 @@ VALUE_MAX = 64 * 1024
 VALUE_LEAST = 256
 """Those that are left of it when the groups before it have VALUES_OF_ALL."""
 VALUES_OF_ALL = 64 * 1024
-WITHOUT_MAX = 200
-"""Targets without a return in an answer."""
 PREVIEW_MAX = 1000
 """Targets that a preview names."""
 
@@ -234,11 +232,14 @@ class JobDetails(FleetEndpoint):
     """
 
     async def get(self, jid: str) -> None:
-        """`job`, `without`: the first WITHOUT_MAX targets without a return; `without_count`, and as of `grouped`."""
-        job = (await self.ask("job_show", jid=parse_jid(jid)))["job"]
-        returned = await link.returned(self.context.link, self.token(), jid)
-        without = [row for row in job.pop("targets") if row["outcome"] != "ok" and row["retcode"] is None]
-        self.answer({"job": job, "without": without[:WITHOUT_MAX], "without_count": len(without), **grouped(returned)})
+        """`job`, `without`: the first targets without a return; `without_count`, and as of `grouped`."""
+        answer = await self.ask("job_show", jid=parse_jid(jid), grouped=True)
+        if "returns" in answer:
+            rows = [(row["names"], link.value_row(row)) for row in answer["returns"] if row["body"]]
+        else:
+            returned = await link.returned(self.context.link, self.token(), jid)
+            rows = [([name], row) for name, row in returned.items()]
+        self.answer({**{name: answer[name] for name in ("job", "without", "without_count")}, **grouped(rows)})
 
 
 class JobAgain(FleetEndpoint):
@@ -266,25 +267,29 @@ class JobEnd(FleetEndpoint):
         self.answer({name: answer[name] for name in ("ids", "away", "cancelled")})
 
 
-def grouped(returned: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def grouped(returned: Iterable[tuple[Sequence[str], Mapping[str, Any]]]) -> dict[str, Any]:
     """`groups` of equal return values and return codes, the largest first, and `more`: how many groups are omitted.
 
-    A group has `count`, `ids` (IDS_MAX of them at most), `retcode`, `success`, `value`, and `cut`: whether `value` is
-    only the beginning of its text.
+    `returned` are names of targets with a row that they have in common: `ret`, `retcode` and `success`. A group has
+    `count`, `ids` (IDS_MAX of them at most), `retcode`, `success`, `value`, and `cut`: whether `value` is only the
+    beginning of its text.
     """
     groups: dict[tuple[str, int, bool], list[str]] = {}
-    for name in sorted(returned):
-        row = returned[name]
+    values: dict[str, Any] = {}
+    for names, row in returned:
         # A map may have texts and numbers as keys, which cannot be sorted.
         text = json.dumps(as_json(row["ret"]), sort_keys=True)
-        groups.setdefault((text, row["retcode"], row["success"]), []).append(name)
+        values[text] = row["ret"]
+        groups.setdefault((text, row["retcode"], row["success"]), []).extend(names)
+    for named in groups.values():
+        named.sort()
     largest = sorted(groups.items(), key=lambda group: (-len(group[1]), group[1]))
     rows = []
     letters, ids = VALUES_OF_ALL, IDS_OF_ALL
     for (text, retcode, success), names in largest[:GROUPS_MAX]:
         room = max(VALUE_LEAST, min(VALUE_MAX, letters))
         cut = len(text) > room
-        value = text[:room] if cut else returned[names[0]]["ret"]
+        value = text[:room] if cut else values[text]
         named = names[: max(IDS_LEAST, min(IDS_MAX, ids))]
         letters -= min(len(text), room)
         ids -= len(named)
@@ -306,11 +311,10 @@ class JobReturn(FleetEndpoint):
 
     async def get(self, jid: str, name: str) -> None:
         """`ret`, `retcode` and `success`."""
-        parse_jid(jid)
-        returned = await link.returned(self.context.link, self.token(), jid)
-        if name not in returned:
+        found = (await self.ask("job_return", jid=parse_jid(jid), target=name))["return"]
+        if found is None or not found["body"]:
             raise UsageError(f"job {jid} has no return of {name[:200]}")
-        row = returned[name]
+        row = link.value_row(found)
         # A browser that follows a link to it saves it.
         self.kind = JSON if self.kind == HTML else self.kind
         self.answer({field: row[field] for field in ("ret", "retcode", "success")})

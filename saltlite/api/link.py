@@ -19,6 +19,7 @@ from typing import Any
 from saltlite.client.connection import ANSWER_TIMEOUT_S, FRAME_MAX_BYTES, ConnectionLostError, decode_message
 from saltlite.client.follower import (
     RESUME_PAUSE_S,
+    RETURNED,
     Follower,
     Open,
     Progress,
@@ -26,6 +27,7 @@ from saltlite.client.follower import (
     Read,
     Reply,
     WaitPolicy,
+    value_of,
 )
 from saltlite.client.local import PROTOCOL_VERSION, JobCall, error_of
 from saltlite.errors import LoginError, RefusedError, RemoteProtocolError, UnreachableError, UsageError
@@ -411,3 +413,9 @@ async def returned(link: MasterLink, token: str, jid: str) -> dict[str, dict[str
         stream = _JobStream(link, token, progress, Follower(progress, WaitPolicy(0.0), live=False, stored=True))
         await stream.read(connection)
     return {reply.name: full_row(reply, jid) for reply in stream.replies if reply.has_value}
+
+
+def value_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    """`ret`, `retcode` and `success` of a return as the verbs `job_show` and `job_return` answer it."""
+    value, retcode = value_of(row["body"], row["retcode"])
+    return {"ret": value, "retcode": retcode, "success": row["state"] == RETURNED and retcode == 0}

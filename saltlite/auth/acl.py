@@ -392,6 +392,7 @@ RIGHTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "follow": (SOMEBODY, ()),
     "job_list": (SOMEBODY, ()),
     "job_show": (SOMEBODY, ()),
+    "job_return": (SOMEBODY, ()),
     "job_kill": (SOMEBODY, ()),
     "events": (SOMEBODY, ()),
     "last_seen": (SOMEBODY, ()),

@@ -127,19 +127,22 @@ class Reply:
             raise RemoteProtocolError("bad-return", repr(error)) from error
         self.has_value = bool(body)
         """False for most jobs that were killed."""
-        self.value: Any = self._read(body) if body else None
-
-    def _read(self, body: bytes) -> Any:
-        try:
-            return decode_value(body)
-        except RemoteProtocolError as error:
-            # It fails for this target alone, so that one bad return does not hide the others.
-            self.retcode = self.retcode or UNREADABLE_CODE
-            return f"the return cannot be read: {error}"
+        self.value: Any = None
+        if body:
+            self.value, self.retcode = value_of(body, self.retcode)
 
     def failed(self) -> bool:
         """Whether the function failed or did not end normally."""
         return self.state != RETURNED or self.retcode != 0
+
+
+def value_of(body: bytes, retcode: int) -> tuple[Any, int]:
+    """The value of a return, and its return code. One that cannot be read fails for its target alone, so that it does
+    not hide the others."""
+    try:
+        return decode_value(body), retcode
+    except RemoteProtocolError as error:
+        return f"the return cannot be read: {error}", retcode or UNREADABLE_CODE
 
 
 class Update:

@@ -156,6 +156,21 @@ class MemoryHistory(ABC):
             )
         return details
 
+    def without_return(self, jid: Jid, limit: int) -> tuple[int, list[TargetDetail]]:
+        rows = self.target_details(jid)
+        found = [row for row in rows if row.retcode is None and row.outcome is not TargetOutcome.OK]
+        return len(found), found[:limit]
+
+    def equal_returns(self, jid: Jid, size: int) -> list[tuple[Return, list[TargetId]]] | None:
+        groups: dict[tuple[object, ...], tuple[Return, list[TargetId]]] = {}
+        for target, ret in sorted(self._tables.returns.get(jid, {}).items()):
+            groups.setdefault((ret.state, ret.retcode, ret.body, ret.reason), (ret, []))[1].append(target)
+        total = sum(len(ret.body) * len(targets) for ret, targets in groups.values())
+        return None if total > size else list(groups.values())
+
+    def one_return(self, jid: Jid, target: TargetId) -> Return | None:
+        return self._tables.returns.get(jid, {}).get(target)
+
     def details_of(self, target: TargetId, jids: Sequence[Jid]) -> dict[Jid, TargetDetail]:
         return {jid: one for jid in jids for one in self.target_details(jid) if one.id == target}
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from saltlite.master.store.ports import Store
-from saltlite.model.ids import Jid, jid_at
+from saltlite.model.ids import Jid, MinionId, jid_at
 from saltlite.model.job import TERMINAL, Job, JobFilter, Target, TargetKind, TargetOutcome, TargetState
 from tests.support.store import NOW, WEB1, WEB2, WEB3, commit, had_sessions, job, move, publish, ret, row, state_of
 
@@ -53,6 +53,30 @@ def test_a_summary_says_who_asked_for_what_from_where(store: Store) -> None:
 def test_there_is_no_summary_of_an_unknown_job(store: Store) -> None:
     assert store.job_summary(job(1).jid) is None
     assert store.target_details(job(1).jid) == []
+
+
+def test_equal_returns_are_together_and_targets_without_one_are_counted(store: Store) -> None:
+    made = job(1, minions=(WEB1, WEB2, WEB3, MinionId("web4"), MinionId("web5")))
+    publish(store, made)
+    rets = [ret(made, WEB3), ret(made, WEB1, started_at=NOW + 9), ret(made, WEB2, retcode=2)]
+    commit(store, *rets)
+    move(store, made, MinionId("web5"), TargetState.LOST, "gone")
+    groups = store.equal_returns(made.jid, 3)
+    assert groups is not None
+    assert sorted((one.retcode, one.body, ids) for one, ids in groups) == [
+        (0, b"\xc3", [WEB1, WEB3]),
+        (2, b"\xc3", [WEB2]),
+    ]
+    assert store.equal_returns(made.jid, 2) is None
+    details = {detail.id: detail for detail in store.target_details(made.jid)}
+    assert store.without_return(made.jid, 10) == (2, [details[MinionId("web4")], details[MinionId("web5")]])
+    assert store.without_return(made.jid, 1) == (2, [details[MinionId("web4")]])
+    one = store.one_return(made.jid, WEB2)
+    assert one is not None
+    assert (one.id, one.retcode) == (WEB2, 2)
+    assert store.one_return(made.jid, MinionId("web4")) is None
+    unknown = job(2).jid
+    assert (store.equal_returns(unknown, 0), store.without_return(unknown, 9)) == ([], (0, []))
 
 
 def test_a_summary_counts_targets_by_state_and_by_outcome(store: Store) -> None:

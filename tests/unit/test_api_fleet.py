@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from saltlite.api import endpoint, runner_calls
+from saltlite.api import endpoint, fleet, runner_calls
 from saltlite.api.endpoint import SharedAnswers
 from saltlite.api.fleet import (
     GROUPS_MAX,
@@ -18,11 +18,14 @@ from saltlite.api.fleet import (
     IDS_MAX,
     VALUE_LEAST,
     VALUE_MAX,
-    grouped,
     jobs_by_hour,
 )
 from saltlite.api.runner_calls import FollowedCall, FollowedCalls
 from saltlite.errors import LoginError, UnreachableError
+
+
+def grouped(returned: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    return fleet.grouped(([name], row) for name, row in returned.items())
 
 
 def row(ret: Any, retcode: int = 0) -> dict[str, Any]:

@@ -207,7 +207,12 @@ def test_a_user_sees_his_own_jobs_and_with_a_right_those_of_others(place: Place)
     listed = {who.user: {job["jid"] for job in place.by(who, "job_list").fields["jobs"]} for who in (FRED, GINA, HANS)}
     assert listed == {"fred": {own}, "gina": {own, others}, "hans": set()}
     assert place.by(FRED, "job_list", user="root").fields["jobs"] == []
-    for verb, more in (("job_show", {}), ("follow", {"after": 0}), ("job_kill", {})):
+    for verb, more in (
+        ("job_show", {}),
+        ("job_return", {"target": "web1"}),
+        ("follow", {"after": 0}),
+        ("job_kill", {}),
+    ):
         with pytest.raises(UsageError, match="there is no job"):
             place.by(FRED, verb, jid=others, **more)
     assert place.by(GINA, "job_show", jid=others).fields["job"]["user"] == "root"

@@ -111,7 +111,7 @@ def test_each_field_refuses_each_wrong_value_with_its_name() -> None:
 
 def _good(verb: str, field: str) -> Any:
     more: dict[str, Any] = {"tgt_type": "glob", "tgt": "*", "user": "root", "backend": "pam", "args": [], "kwargs": {}}
-    more |= {"username": "x", "password": "x"}
+    more |= {"username": "x", "password": "x", "target": "web1"}
     if verb in ("follow", "events"):
         more["after"] = 0
     elif verb in WITH_EVENT_DATA:

@@ -163,10 +163,28 @@ def test_a_list_has_what_its_jobs_were_called_with_where_that_is_asked_for(
     assert (len(cut["jobs"]), cut["more"]) == (1, True)
 
 
-@pytest.mark.parametrize("verb", ["job_show", "job_kill"])
+def test_a_grouped_job_has_equal_returns_together_and_the_first_targets_without_one(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jid = office.publish()
+    commit(office.store, ret(cast("Any", office.store.job(jid)), WEB2))
+    whole = office.ask("job_show", jid=jid).fields["job"]
+    found = office.ask("job_show", jid=jid, grouped=True).fields
+    targets = whole.pop("targets")
+    assert (found["job"], found["without"], found["without_count"]) == (whole, targets[:1], 1)
+    row = {"state": "returned", "retcode": 0, "reason": "", "body": b"\xc3"}
+    assert found["returns"] == [{"names": ["web2"], **row}]
+    assert office.ask("job_return", jid=jid, target="web2").fields["return"] == row
+    assert office.ask("job_return", jid=jid, target="web1").fields["return"] is None
+    monkeypatch.setattr(jobs, "GROUPED_BYTES", 0)
+    assert "returns" not in office.ask("job_show", jid=jid, grouped=True).fields
+
+
+@pytest.mark.parametrize("verb", ["job_show", "job_kill", "job_return"])
 def test_an_unknown_job_is_told_in_a_sentence(office: Office, verb: str) -> None:
+    more = {"target": "web1"} if verb == "job_return" else {}
     with pytest.raises(UsageError, match="there is no job 20200101000000000000: it was never published here"):
-        office.ask(verb, jid="20200101000000000000")
+        office.ask(verb, jid="20200101000000000000", **more)
 
 
 # --- job_kill -------------------------------------------------------------------------------------

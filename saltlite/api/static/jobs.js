@@ -1,12 +1,14 @@
 // Jobs: the history, and one job with the states of its targets and its outputs.
 
 import { Component } from "./vendor/preact-11.2.0.mjs";
-import { get, post } from "./api.js";
+import { get, on, post } from "./api.js";
 import { ListPage } from "./list.js";
 import { Choice, Consent, Copyable, difference, Field, html, link, Page, State, Table, textOf, Time, visible } from "./parts.js";
 
 const OUTCOMES = ["ok", "failed", "missing", "open"];
 const NEW_S = 60;
+const SOONEST_MS = 150;
+const PAUSES = 4; // times as long as an answer takes, before the next one is asked for
 const SOON_MS = 1000;
 const LATER_MS = 15000;
 
@@ -60,8 +62,23 @@ export class Jobs extends ListPage {
 }
 
 export class Job extends Page {
+  componentDidMount() {
+    super.componentDidMount();
+    const unwatch = this.unwatch;
+    const unfollow = on("event", (event) => event.tag.startsWith(`salt/job/${this.props.jid}/`) && this.follow());
+    this.unwatch = () => { unwatch(); unfollow(); };
+  }
+
+  /** Load again now, but no sooner than the master needs for others: a job of thousands has many events. */
+  follow() {
+    const pause = Math.max(SOONEST_MS, PAUSES * (this.took ?? 0));
+    this.coming ??= setTimeout(() => { this.coming = null; this.refresh(); }, pause);
+  }
+
   async load({ jid }) {
+    const began = performance.now();
     const found = await get(`/fleet/jobs/${encodeURIComponent(jid)}`);
+    this.took = performance.now() - began;
     // A job may stay open for days, until a machine that is away comes back.
     const isNew = Date.now() / 1000 - found.job.created_at < NEW_S;
     this.pollMs = found.job.outcomes.open ? (isNew ? SOON_MS : LATER_MS) : 0;

@@ -31,6 +31,7 @@ from saltlite.model.ids import (
     resource_index_srn_key,
 )
 from saltlite.model.job import TERMINAL, Job, JobFilter, JobSummary, Return, TargetDetail, TargetOutcome, TargetState
+from saltlite.model.plain import labels
 from saltlite.model.redaction import without_secrets
 from saltlite.wire.job_body import JobRecord, decode_record, holds_secrets
 from saltlite.wire.limits import MIB
@@ -87,16 +88,63 @@ def handle_job_show(master: Master, principal: Principal, request: Mapping[str, 
     `metadata` and `batch` if any, and `targets`; `hides` if arguments are not shown, and then `withheld`, which of them
     (secrets, arguments) have left the store. If the calls cannot be read, `unreadable` says why, and `calls` has the
     functions without arguments.
+
+    With `grouped` there are no `targets`, so that the answer is small for many targets: `without` has the first
+    WITHOUT_MAX rows of those without a return, and `without_count` says how many there are. If all returns have at most
+    GROUPED_BYTES, there are `returns`, those that are equal together: the `names` of their targets, and their `state`,
+    `retcode`, `reason` and `body`.
     """
     jid = parse_jid(request["jid"])
     summary, job = master.store.job_summary(jid), master.store.job(jid)
     if summary is None or job is None or not may_see(master, principal, job.uid):
         raise no_such_job(jid)
     calls, execution = _body_of(job)
+    batch = {"batch": asdict(job.batch)} if job.batch is not None else {}
+    shown = {**_row(summary), **calls, **execution, **batch}
+    if request.get("grouped"):
+        return Answer({"job": shown, **_grouped(master, job)})
     managing = master.store.managing_minions(jid)
     targets = [_target(detail, managing.get(detail.id)) for detail in master.store.target_details(jid)]
-    batch = {"batch": asdict(job.batch)} if job.batch is not None else {}
-    return Answer({"job": {**_row(summary), **calls, **execution, **batch, "targets": targets}})
+    return Answer({"job": {**shown, "targets": targets}})
+
+
+WITHOUT_MAX = 200
+GROUPED_BYTES = 4 * MIB
+"""Bytes of returns that are read at once; a client follows the job for more."""
+
+
+def _grouped(master: Master, job: Job) -> dict[str, Any]:
+    count, without = master.store.without_return(job.jid, WITHOUT_MAX)
+    owners = _owners(job)
+    fields = {"without": [_target(detail, owners.get(detail.id)) for detail in without], "without_count": count}
+    found = master.store.equal_returns(job.jid, GROUPED_BYTES)
+    if found is None:
+        return fields
+    names = labels(job.minions, owners) if owners else {}
+    rows = [{"names": [names.get(one, one) for one in targets], **_returned(ret)} for ret, targets in found]
+    return {**fields, "returns": rows}
+
+
+def handle_job_return(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
+    """Answers `return`, None if there is none: the `state`, `retcode`, `reason` and `body` of what the target with the
+    name `target` returned."""
+    jid = parse_jid(request["jid"])
+    job = master.store.job(jid)
+    if job is None or not may_see(master, principal, job.uid):
+        raise no_such_job(jid)
+    name, owners = request["target"], _owners(job)
+    named = {label: target for target, label in labels(job.minions, owners).items()} if owners else {}
+    ret = master.store.one_return(jid, named.get(name, name))
+    return Answer({"return": None if ret is None else _returned(ret)})
+
+
+def _returned(ret: Return) -> dict[str, Any]:
+    return {"state": str(ret.state), "retcode": ret.retcode, "reason": ret.reason, "body": ret.body}
+
+
+def _owners(job: Job) -> dict[TargetId, MinionId]:
+    """The managing minion of each resource of the job."""
+    return {srn: owner for owner, srns in job.resources.items() for srn in srns}
 
 
 def _whole(master: Master, summary: JobSummary) -> tuple[dict[str, Any], int]:
@@ -225,7 +273,7 @@ def handle_job_kill(master: Master, principal: Principal, request: Mapping[str, 
     now = master.clock.wall()
     if request.get("planned"):
         return _end_batch(master, principal, jid, now)
-    owners: dict[TargetId, MinionId] = {srn: owner for owner, srns in job.resources.items() for srn in srns}
+    owners = _owners(job)
     cancelled: list[str] = []
     with master.store.write() as store:
         open_ids = [row.id for row in store.targets(jid) if row.state not in TERMINAL]
@@ -324,7 +372,7 @@ class JobFollower:
         self._open: set[TargetId] | None = None
         """Targets that are not terminal, as far as was read; None before the first look."""
         if job is not None:
-            self._managing = {srn: owner for owner, srns in job.resources.items() for srn in srns}
+            self._managing = _owners(job)
             # From a later cursor on, some may have ended before it.
             self._open = {*job.minions, *self._managing} if follow.after == 0 else None
         self._at_hand: dict[int, Return] = {}

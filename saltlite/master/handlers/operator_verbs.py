@@ -105,7 +105,8 @@ VERBS: dict[str, OperatorVerb] = {
             "whole": BooleanField(),
         },
     ),
-    "job_show": OperatorVerb(jobs.handle_job_show, {"jid": NAME}),
+    "job_show": OperatorVerb(jobs.handle_job_show, {"jid": NAME}, {"grouped": BooleanField()}),
+    "job_return": OperatorVerb(jobs.handle_job_return, {"jid": NAME, "target": NAME}),
     "events": OperatorVerb(
         events.handle_events,
         {"pattern": NAME},

@@ -331,6 +331,17 @@ class StoreReader(Protocol):
         """One row per target with its return, sorted by id; empty for an unknown job."""
         ...
 
+    def without_return(self, jid: Jid, limit: int) -> tuple[int, list[TargetDetail]]:
+        """How many targets of the job have no return and are not OK, and the first of them by id."""
+        ...
+
+    def equal_returns(self, jid: Jid, size: int) -> list[tuple[Return, list[TargetId]]] | None:
+        """The returns of the job, those with the same state, code, reason and body together: one of them, and their
+        targets, sorted. None if the bodies have more than `size` bytes."""
+        ...
+
+    def one_return(self, jid: Jid, target: TargetId) -> Return | None: ...
+
     def details_of(self, target: TargetId, jids: Sequence[Jid]) -> dict[Jid, TargetDetail]:
         """The row of one target in those of these jobs that it is a target of."""
         ...

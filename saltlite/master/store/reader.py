@@ -178,6 +178,8 @@ _DETAILS_OF = (
     f"SELECT t.jid, {_DETAIL} FROM json_each(?) AS asked"  # noqa: S608 - as above
     f" CROSS JOIN job_targets AS t ON t.jid = asked.value AND t.target = ?{_RETURNED}"
 )
+_RETURN = "SELECT jid, target, state, retcode, body, started_at, duration_ms, reason, seq FROM returns WHERE jid = ?"
+_WITHOUT_RETURN = f"FROM job_targets AS t{_RETURNED} WHERE t.jid = ? AND t.outcome <> ? AND r.jid IS NULL"
 _CANCELLED = (
     "SELECT j.jid FROM json_each(?) AS asked CROSS JOIN jobs AS j ON j.jid = asked.value"
     " WHERE j.cancelled_at IS NOT NULL"
@@ -204,6 +206,29 @@ class HistoryReader:
 
     def target_details(self, jid: Jid) -> list[TargetDetail]:
         return readable(self._queries.rows(_DETAILS, (jid,)), detail_of, lambda row: f"target {row[0]} of job {jid}")
+
+    def without_return(self, jid: Jid, limit: int) -> tuple[int, list[TargetDetail]]:
+        values = (jid, OUTCOME_CODE[TargetOutcome.OK])
+        count = int(self._queries.value(f"SELECT count(*) {_WITHOUT_RETURN}", values))
+        if not count:
+            return 0, []
+        sql = f"SELECT {_DETAIL} {_WITHOUT_RETURN} ORDER BY t.target LIMIT ?"
+        rows = self._queries.rows(sql, (*values, limit))
+        return count, readable(rows, detail_of, lambda row: f"target {row[0]} of job {jid}")
+
+    def equal_returns(self, jid: Jid, size: int) -> list[tuple[Return, list[TargetId]]] | None:
+        total = self._queries.value("SELECT sum(length(body)) FROM returns WHERE jid = ?", (jid,))
+        if int(total or 0) > size:
+            return None
+        groups: dict[tuple[Any, ...], tuple[Any, list[TargetId]]] = {}
+        for row in self._queries.rows(_RETURN, (jid,)):
+            _jid, target, state, retcode, body, _started_at, _duration_ms, reason, _seq = row
+            groups.setdefault((state, retcode, body, reason), (row, []))[1].append(target)
+        return [(return_of(row), sorted(targets)) for row, targets in groups.values()]
+
+    def one_return(self, jid: Jid, target: TargetId) -> Return | None:
+        rows = self._queries.rows(f"{_RETURN} AND target = ?", (jid, target))
+        return return_of(rows[0]) if rows else None
 
     def details_of(self, target: TargetId, jids: Sequence[Jid]) -> dict[Jid, TargetDetail]:
         rows = self._queries.rows(_DETAILS_OF, (json.dumps(list(jids)), target))
