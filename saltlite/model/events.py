@@ -170,7 +170,8 @@ def tag_pillar_ended(minion: MinionId) -> str:
 
 
 def tag_master(name: str, what: str) -> str:
-    """A master that shares its store joined the others, or was fenced."""
+    """A master that shares its store `joined` the others, or was `fenced`; or it has minions of the others asked for
+    what it does not have (`fetch`)."""
     return f"salt/master/{name}/{what}"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -89,3 +90,46 @@ def test_a_revoked_key_is_void_on_every_master_when_the_command_returns(site: Si
         assert site.ping(name) == ALL
     assert fleet.cli("key", "delete", "gone", "-y", master="two").code == 0
     fleet.daemons["gone"].stop()
+
+
+AWAY_S = 10.0
+
+
+def test_a_database_that_is_away_for_ten_seconds_costs_no_session_and_no_result(site: Site) -> None:
+    fleet, server = site.fleet, site.server
+    ready = [fleet.daemons[minion].log().count(": ready [") for minion in ALL]
+    jid = fleet.cli("--async", "--out", "json", "*", "cmd.run", "sleep 3; echo done", master="one").json()["jid"]
+    wait_until(lambda: all(fleet.running_jobs(minion) for minion in ALL), "all run it")
+    server.stop()
+    away_since = time.monotonic()
+    for name in MASTERS:
+        wait_until(lambda name=name: fleet.cli("*", "test.ping", master=name).code != 0, "the database is away")  # type: ignore[misc]
+        asked = time.monotonic()
+        refused = fleet.cli("*", "test.ping", master=name)
+        assert time.monotonic() - asked < 3.0
+        assert refused.code != 0
+        assert "cannot be reached" in refused.err
+        assert "Traceback" not in refused.err
+    wait_until(lambda: time.monotonic() - away_since > AWAY_S, "it was away for long enough")
+    server.start()
+    for name in MASTERS:
+        wait_until(lambda name=name: fleet.cli("*", "test.ping", master=name).code == 0, f"{name} goes on")  # type: ignore[misc]
+    returns = f"SELECT count(*) FROM returns WHERE jid = '{jid}' AND state = 'returned'"  # noqa: S608 - a jid
+    wait_until(lambda: server.sql(returns) == "3", "all results are there")
+    assert [fleet.daemons[minion].log().count(": ready [") for minion in ALL] == ready, "no session has ended"
+
+
+def test_a_killed_master_makes_nothing_silent_and_loses_nothing(site: Site) -> None:
+    fleet = site.fleet
+    with fleet.start_cli("--out", "json", "-t", "60", "*", "cmd.run", "sleep 4; echo done", master="one") as follower:
+        wait_until(lambda: all(fleet.running_jobs(minion) for minion in ALL), "all run it")
+        fleet.daemons["three"].kill_whole()
+        out, err = follower.communicate(timeout=90)
+    assert follower.returncode == 0, err
+    assert json.loads(out) == dict.fromkeys(ALL, "done")
+    for name in ("one", "two"):
+        fleet.wait_up("m3", master=name)
+        assert site.ping(name) == ALL
+    fleet.restart_master("three")
+    wait_until(lambda: fleet.cli("*", "test.ping", master="three").code == 0, "the third one has joined again")
+    assert site.ping("three") == ALL

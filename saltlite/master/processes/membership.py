@@ -66,7 +66,8 @@ LEAVE_WAIT_S = 2.0
 """How long this process outlives SIGTERM to see the link process end: then the whole master stops."""
 LOOK_S = 0.02
 """How often whoever changed a key looks whether the other masters have applied it."""
-JOINED, FENCED = "joined", "fenced"
+JOINED, FENCED, FETCH = "joined", "fenced", "fetch"
+"""What happens to masters: see `tag_master`."""
 _KEY_TAGS = frozenset({tag_key(), tag_auth()})
 
 
@@ -163,15 +164,25 @@ class Membership:
     """The life of this master among those that share its store."""
 
     def __init__(
-        self, reactor: Reactor, store: SharedStore, clock: Clock, link: LinkChannel, me: MasterRow, job_public: bytes
+        self,
+        reactor: Reactor,
+        store: SharedStore,
+        clock: Clock,
+        link: LinkChannel,
+        me: MasterRow,
+        job_public: bytes,
+        *,
+        follow: Callable[[], None] = lambda: None,
     ) -> None:
-        """`me` is JOINING; `job_public` is the public key that this master signs jobs with."""
+        """`me` is JOINING; `job_public` is the public key that this master signs jobs with. `follow` is called after
+        commits, and once a second; it may raise StoreError."""
         self._reactor = reactor
         self._store = store
         self._clock = clock
         self._link = link
         self._me = me
         self._job_public = job_public
+        self._follow = follow
         self._proofs = RecentProofs()
         self._joined_at = -1
         """The event that announces this start."""
@@ -209,6 +220,7 @@ class Membership:
         self._again = False
         try:
             self._look()
+            self._follow()
         except StoreError as error:
             if not self._is_failing:
                 log.error("this master cannot renew its lease for now: %s", error)  # noqa: TRY400 - a sentence
@@ -386,6 +398,9 @@ class Membership:
                 self._deliver(jid, is_turn=is_turn)
             elif event.tag == tag_job_kill(jid) and self._store.cancelled([jid]):
                 self._link.cancel([(minion, part) for part, minion in self._store.open_parts(jid)])
+            elif event.tag == tag_master(str(event.data.get("by", "")), FETCH):
+                for minion in event.data["minions"]:
+                    self._link.fetch(minion, event.data["what"])
 
     def _deliver(self, jid: Jid, *, is_turn: bool) -> None:
         """Send a new job, or one for which it `is_turn` of further targets."""
