@@ -13,6 +13,7 @@ that the runner uses, and to nothing else.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import field, replace
@@ -464,14 +465,28 @@ class Principal:
     backend: str = ""
     """A backend of `external_auth`; "" for a local user."""
     groups: frozenset[str] = frozenset()
+    realm: str = ""
+    """Of a local user, if his uid may be that of somebody else on another master of the store: the name of his."""
+
+    @property
+    def owner(self) -> int:
+        """The number that his jobs belong to: no other principal of any master has it."""
+        return self.uid if not self.realm else number_of(f"realm:{len(self.realm)}:{self.realm}:{self.uid}")
 
     @property
     def label(self) -> str:
         """The name in jobs and logs; that of a local user has no colon."""
-        return f"{self.backend}:{self.user}" if self.backend else self.user
+        name = f"{self.user}@{self.realm}" if self.realm else self.user
+        return f"{self.backend}:{name}" if self.backend else name
 
     def __str__(self) -> str:
-        return self.label if self.backend or self.uid < 0 else f"{self.user} (uid {self.uid})"
+        return self.label if self.backend or self.uid < 0 else f"{self.label} (uid {self.uid})"
+
+
+def number_of(text: str) -> int:
+    """A negative number for a principal that has no uid, or none that is the same everywhere."""
+    # As many bits as the store keeps: jobs go by this number, and some may choose the name that they log in with.
+    return -1 - (int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1)
 
 
 @dataclass(frozen=True, slots=True)

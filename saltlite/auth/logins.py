@@ -8,12 +8,11 @@ into) is not a token. A seal binds the token to its principal and its times.
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import re
 from typing import Protocol
 
-from saltlite.auth.acl import Principal
+from saltlite.auth.acl import Principal, number_of
 from saltlite.errors import LoginError
 from saltlite.limits import FillTimes, RateLimiter
 from saltlite.model.keys import AuthToken
@@ -96,9 +95,7 @@ class Logins:
 
 def external(backend: str, user: str, groups: tuple[str, ...]) -> Principal:
     """The principal of a login. Its uid is negative, and the same for the same backend and name."""
-    digest = hashlib.sha256(f"{len(backend)}:{backend}:{user}".encode()).digest()
-    # As many bits as the store keeps: jobs go by this number, and some may choose the name that they log in with.
-    return Principal(user, -1 - (int.from_bytes(digest[:8], "big") >> 1), backend, frozenset(groups))
+    return Principal(user, number_of(f"{len(backend)}:{backend}:{user}"), backend, frozenset(groups))
 
 
 def guess_limiter(fill_times: FillTimes | None = None) -> RateLimiter:

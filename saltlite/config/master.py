@@ -138,6 +138,12 @@ class MasterConfig:
         "database. Empty means master_name and port.",
         TextKind(_address_if_any),
     )
+    shared_accounts: bool = option(
+        False,
+        "With several_masters: whether a uid is the same person on the machines of all masters, as with LDAP. If "
+        "false, local users who are not operators are USER@MASTER in jobs, and see only jobs of that master.",
+        FlagKind(),
+    )
     cachedir: str = option(
         "/var/cache/saltlite/master",
         "The folder of data that can be created again, such as the grains of the minions.",

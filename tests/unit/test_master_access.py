@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from saltlite.errors import LoginError, NoTargetError, RefusedError, UsageError
 from saltlite.master.handlers.events import TOKENS_MAX, EventStream
 from saltlite.master.handlers.operator_verbs import handle_request
 from saltlite.master.processes.context import Answer, Watch
+from saltlite.master.processes.local_clients import LocalClients
 from tests.support.keys import NOW
 from tests.support.master import ROOT, Office
 
@@ -216,6 +218,21 @@ def test_a_user_sees_his_own_jobs_and_with_a_right_those_of_others(place: Place)
         with pytest.raises(UsageError, match="there is no job"):
             place.by(FRED, verb, jid=others, **more)
     assert place.by(GINA, "job_show", jid=others).fields["job"]["user"] == "root"
+
+
+def test_a_uid_is_somebody_else_on_another_master_of_the_store(place: Place) -> None:
+    here, there = replace(FRED, realm="a"), replace(FRED, realm="b")
+    own = place.publish(here, "web1", PING, deliver_ms=60_000).fields["jid"]
+    assert [job["jid"] for job in place.by(here, "job_list").fields["jobs"]] == [own]
+    for stranger in (there, FRED):
+        assert place.by(stranger, "job_list").fields["jobs"] == []
+        for verb in ("job_show", "job_kill"):
+            with pytest.raises(UsageError, match="there is no job"):
+                place.by(stranger, verb, jid=own)
+        assert tags(place, stranger) == []
+    assert tags(place, here) == [f"salt/job/{own}/new"]
+    assert LocalClients("a").came(1001, 0.0, is_user=True).realm == "a"
+    assert LocalClients("a").came(0, 0.0, is_user=False).owner == 0, "an operator is one on all masters"
 
 
 def test_a_user_ends_his_own_jobs_only(place: Place) -> None:

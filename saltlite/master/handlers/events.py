@@ -134,7 +134,7 @@ def _view(master: Master, principal: Principal) -> str:
     if everything and of_others:
         return "all"
     # The events of runners go by the label, jobs by the uid.
-    return f"{principal.uid} {everything:d}{of_others:d} {principal.label}"
+    return f"{principal.owner} {everything:d}{of_others:d} {principal.label}"
 
 
 class EventStream:
@@ -222,7 +222,7 @@ class EventStream:
         found = self._owned.get(text)
         if found is None:
             summary = self._store.job_summary(parse_jid(text))
-            found = self._owned[text] = summary is not None and summary.uid == who.uid
+            found = self._owned[text] = summary is not None and summary.uid == who.owner
             if len(self._owned) > OWNED_MAX:
                 del self._owned[next(iter(self._owned))]
         return found

@@ -173,7 +173,7 @@ def _unread(fun: str, error: SaltliteError) -> dict[str, Any]:
 
 def may_see(master: Master, principal: Principal, owner: int) -> bool:
     """Whether the principal may see a job of the user with this uid. If not, the job does not exist for them."""
-    return owner == principal.uid or sees_jobs_of_others(principal, master.config)
+    return owner == principal.owner or sees_jobs_of_others(principal, master.config)
 
 
 def no_such_job(jid: Jid) -> UsageError:
@@ -268,7 +268,7 @@ def handle_job_kill(master: Master, principal: Principal, request: Mapping[str, 
     job = master.store.job(jid)
     if job is None or not may_see(master, principal, job.uid):
         raise no_such_job(jid)
-    if job.uid != principal.uid and not may(principal, RUNNER, KILL_OF_OTHERS, master.config):
+    if job.uid != principal.owner and not may(principal, RUNNER, KILL_OF_OTHERS, master.config):
         raise RefusedError(f"{principal} may end his own jobs only: this one is of {job.user}, and takes @jobs kill")
     now = master.clock.wall()
     if request.get("planned"):

@@ -53,7 +53,7 @@ def publish_for(master: Master, minion: MinionId, fields: Mapping[str, Any]) -> 
     args, kwargs = _list(fields, "args"), _map(fields, "kwargs")
     who = principal_of(minion)
     _refuse_recursion(master, Call(fun, args, kwargs), by)
-    known = master.store.job_of_request(parse_request_id(request_id), who.uid)
+    known = master.store.job_of_request(parse_request_id(request_id), who.owner)
     if known is None and master.peer_jobs.take(minion, master.clock.monotonic()):
         return None
     request: dict[str, Any] = {"request_id": request_id, "tgt": tgt, "tgt_type": tgt_type, "origin": ORIGIN}
@@ -81,7 +81,7 @@ def returns_for(master: Master, minion: MinionId, fields: Mapping[str, Any]) -> 
     if type(after) is not int:
         raise UsageError("`after` is the number of the last known return")
     job = master.store.job(jid)
-    if job is None or job.uid != principal_of(minion).uid or job.origin != ORIGIN:
+    if job is None or job.uid != principal_of(minion).owner or job.origin != ORIGIN:
         raise RefusedError(f"this minion has published no job {jid}")
     # Read before the returns: so the return of each target that has ended is among them.
     still_open = master.store.open_targets(jid)
@@ -174,7 +174,7 @@ def take_own_job(master: Master, minion: MinionId, fields: Mapping[str, Any]) ->
         },
         0.0,
     )
-    earlier = master.store.job_of_request(request.request_id, who.uid)
+    earlier = master.store.job_of_request(request.request_id, who.owner)
     if earlier is not None:
         return {"jid": earlier}
     # Open jobs are never pruned: without this limit one minion could fill the store.

@@ -178,7 +178,7 @@ def handle_publish(master: Master, principal: Principal, fields: Mapping[str, An
     def failed(error: SaltliteError) -> Answer:
         # The same request may have published its job before, and an error of now must not hide that job (G2). For
         # example, the target may select nothing any more.
-        earlier = master.store.job_of_request(request.request_id, principal.uid)
+        earlier = master.store.job_of_request(request.request_id, principal.owner)
         if earlier is None:
             raise error
         return _repeated_answer(master, principal, request, earlier)
@@ -202,7 +202,7 @@ def _publish(
         question = _question(master, request, supported.selection, support)
         if question is not None:
             # A function may have a new risk since the same request published its job (G2).
-            earlier = master.store.job_of_request(request.request_id, principal.uid)
+            earlier = master.store.job_of_request(request.request_id, principal.owner)
             if earlier is not None:
                 return _repeated_answer(master, principal, request, earlier)
             return Answer({"question": question})
@@ -399,7 +399,7 @@ def _store(
 
     If the same request has published a job before, nothing is stored, and the jid of that job is returned (G2).
     """
-    earlier = store.job_of_request(request.request_id, principal.uid)
+    earlier = store.job_of_request(request.request_id, principal.owner)
     if earlier is not None:
         return earlier
     if batch is None:
@@ -455,7 +455,7 @@ def signed_job(
         jid=jid,
         request_id=request.request_id,
         user=principal.label,
-        uid=principal.uid,
+        uid=principal.owner,
         fun=",".join(request.functions),
         target=request.target,
         created_at=master.clock.wall(),

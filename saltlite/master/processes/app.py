@@ -655,6 +655,7 @@ def _open_master(
         returners=frozenset(returner_names(config)),
         readers=paths.readers,
         shown=shown_opts(config, f"{certificate.name}_master"),
+        realm=certificate.name if config.several_masters and not config.shared_accounts else "",
     )
 
     def make_master(link: LinkChannel) -> Master:

@@ -156,6 +156,8 @@ class HandlerConfig:
     """Processes that follow the event log: name -> file of its cursor."""
     shown: Mapping[str, Any] = field(default_factory=dict)
     """The options of this master for display, without secrets."""
+    realm: str = ""
+    """The name of this master, if a uid may be another person on the other masters of the store."""
 
 
 ANSWERS_MEMORY = 64 * MIB

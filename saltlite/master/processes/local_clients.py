@@ -46,7 +46,9 @@ UNREAD_S = 0.05
 class LocalClients:
     """Counts connections of users by uid, and makes the principals of uids."""
 
-    def __init__(self) -> None:
+    def __init__(self, realm: str = "") -> None:
+        """`realm`: as in Principal, for users who are not operators."""
+        self._realm = realm
         self._connections: Counter[int] = Counter()
         self._groups: dict[int, tuple[float, frozenset[str]]] = {}
         """Of local users, by uid: until when, and which."""
@@ -66,7 +68,7 @@ class LocalClients:
         known = self._groups.get(uid)
         if known is None or now >= known[0]:
             known = self._groups[uid] = (now + GROUPS_S, groups_of(name))
-        return Principal(name, uid, groups=known[1])
+        return Principal(name, uid, groups=known[1], realm=self._realm if is_user else "")
 
     def went(self, uid: int) -> None:
         """A connection of this user ended."""

@@ -290,7 +290,7 @@ class MWorker:
         self._backends = backends
         self._documents = DocumentBuffer(self._master.clock)
         self._clients: dict[Client, None] = {}
-        self._local_clients = LocalClients()
+        self._local_clients = LocalClients(self._master.config.realm)
         self._scheduler = RequestScheduler(reactor)
         self._commits = GroupCommit(reactor, self._master.store, self._scheduler.is_due)
         self._transient = TransientStates()
