@@ -8,6 +8,7 @@ from typing import Any
 
 from saltlite.auth.acl import PEER, read_blacklist, read_peer_runs, read_peers, read_rules
 from saltlite.config.options import (
+    AnyList,
     AnyMap,
     Choice,
     Duration,
@@ -50,6 +51,21 @@ def _address_if_any(text: str) -> str:
     if text:
         parse_address(text, PORT_MAX)
     return text
+
+
+@dataclass(frozen=True, slots=True)
+class ExternalPillar:
+    """One entry of `ext_pillar`: the name of a plug-in, and its argument, list or map of arguments."""
+
+    name: str
+    arguments: Any
+
+
+def read_external(written: Any) -> tuple[ExternalPillar, ...]:
+    """The value of `ext_pillar`. Raises UsageError."""
+    if not isinstance(written, list) or not all(isinstance(one, dict) and len(one) == 1 for one in written):
+        raise UsageError("ext_pillar is a list of maps from one plug-in to its arguments, as in [{cmd_yaml: 'cat x'}]")
+    return tuple(ExternalPillar(str(name), arguments) for one in written for name, arguments in one.items())
 
 
 class ExternalAuth(AnyMap):
@@ -166,6 +182,27 @@ class MasterConfig:
         "minions. Grains are reported by the minions themselves: select minions by id for data that others must not "
         "see. Keep these folders outside of file_roots, which every minion may read.",
         FileRootsKind(),
+    )
+    ext_pillar: list[Any] = option(
+        [],
+        "External pillars: plug-ins that add to the pillar of each minion, in this order, as in [{cmd_yaml: 'cat "
+        "/srv/facts/%s.yaml'}, {inventory: {site: b}}]. They run as `user`, with the limits of pillar files.",
+        AnyList("a list of maps from one plug-in to its arguments", read_external),
+    )
+    ext_pillar_first: bool = option(
+        False,
+        "Whether external pillars run before the pillar files, which then see their data and win over it.",
+        FlagKind(),
+    )
+    on_demand_ext_pillar: list[str] = option(
+        [],
+        "Plug-ins that minions may have run with arguments of their own (pillar.ext).",
+        Texts(),
+    )
+    pillar_dirs: list[str] = option(
+        [],
+        "Folders with more external pillars, searched after module_dirs and extension_modules.",
+        FilePaths(),
     )
     minion_data_cache: bool = option(
         True,

@@ -378,6 +378,30 @@ class AnyMap:
 
 
 @dataclass(frozen=True, slots=True)
+class AnyList:
+    """A list of any YAML values. `check` raises UsageError for a wrong list."""
+
+    wanted: str
+    check: Callable[[list[Any]], object]
+
+    def wants(self) -> str:
+        return self.wanted
+
+    def read(self, written: Written) -> list[Any]:
+        values = value_of(written)
+        try:
+            self.check(values)
+        except UsageError as error:
+            raise MisfitError(written, str(error)) from error
+        return list(values)
+
+    def spell(self, value: list[Any]) -> str:
+        import json  # noqa: PLC0415 - only sample files need it
+
+        return json.dumps(value, ensure_ascii=False)
+
+
+@dataclass(frozen=True, slots=True)
 class GlobsByType:
     """A map from some types of plug-ins to globs of their names (`saltlite.model.files`)."""
 

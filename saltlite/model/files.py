@@ -102,7 +102,7 @@ def parse_address(text: object, env: str = BASE_ENV) -> FileAddress:
 MINION_TYPES = ("beacons", "executors", "grains", "interfaces", "modules", "output", "resources", "utils")
 """Types of plug-ins that are synced to a minion."""
 
-MASTER_TYPES = ("clouds", "grains", "interfaces", "modules", "output", "returners", "runners", "utils")
+MASTER_TYPES = ("clouds", "grains", "interfaces", "modules", "output", "pillar", "returners", "runners", "utils")
 """Types of plug-ins that are synced to the machine of a master."""
 
 GLOBS_MAX = 1000

@@ -82,12 +82,11 @@ FEATURES = (
         options=("syndic_*", "order_masters"),
     ),
     SaltFeature(
-        "ext_pillar",
-        "pillar is made of the files in pillar_roots only: keep a clone of the repository there",
-        modules=("pillar.ext",),
+        "git_pillar",
+        "pillar is made of the files in pillar_roots and of external pillars: keep a clone of the repository there",
         runners=("git_pillar.*",),
         options=(
-            "ext_pillar*", "git_pillar_*", "on_demand_ext_pillar", "pass_dir", "pass_gnupghome", "pass_strict_fetch",
+            "git_pillar_*", "pass_dir", "pass_gnupghome", "pass_strict_fetch",
             "pass_to_ext_pillars", "pass_variable_prefix", "pillar_gitfs_*", "gpg_*", "decrypt_pillar*",
         ),
     ),

@@ -150,26 +150,21 @@ def has_top(files: PillarFiles) -> bool:
     return any(files.has(env, TOP) for env in files.envs())
 
 
-def compile_pillar(files: PillarFiles, subject: Subject, matches: Matches) -> dict[Any, Any]:
-    """The pillar of the minion, with mistakes under ERRORS."""
-    return _Compilation(files, subject, matches).run()
-
-
 def top_of(files: PillarFiles, subject: Subject, matches: Matches) -> tuple[dict[str, list[str]], list[str]]:
     """Environment -> the names of files for the minion in the top files, in order; and mistakes."""
     found: dict[str, list[str]] = {}
-    compilation = _Compilation(files, subject, matches)
+    compilation = _Compilation(files, subject, matches, {})
     for env, entry in compilation.selected():
         found.setdefault(env, []).extend(entry.names)
     return found, compilation.errors
 
 
 class _Compilation:
-    def __init__(self, files: PillarFiles, subject: Subject, matches: Matches) -> None:
+    def __init__(self, files: PillarFiles, subject: Subject, matches: Matches, pillar: dict[Any, Any]) -> None:
         self._files = files
         self._subject = subject
         self._matches = matches
-        self._pillar: dict[Any, Any] = {}
+        self._pillar = pillar
         self.errors: list[str] = []
         self._rendered = 0
 
@@ -336,10 +331,15 @@ def _missing(env: str, name: str) -> str:
 
 
 def pillar_of(
-    files: PillarFiles, minion: MinionId, grains: Mapping[str, Any], nodegroups: Nodegroups
+    files: PillarFiles,
+    minion: MinionId,
+    grains: Mapping[str, Any],
+    nodegroups: Nodegroups,
+    before: Mapping[Any, Any] | None = None,
 ) -> dict[Any, Any]:
-    """The pillar of the minion. The grain `id` is always its id."""
-    return compile_pillar(files, *_subject(minion, grains, nodegroups))
+    """The pillar of the minion, merged over `before`, which its files see. The grain `id` is always its id."""
+    subject, matches = _subject(minion, grains, nodegroups)
+    return _Compilation(files, subject, matches, dict(before or {})).run()
 
 
 def names_of(

@@ -17,8 +17,9 @@ import struct
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, field
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
+from saltlite.config.master import ExternalPillar
 from saltlite.errors import LocalProtocolError, SaltliteError
 from saltlite.limits import HeldContents
 from saltlite.model.dataclass import dataclass
@@ -42,6 +43,8 @@ class EvaluationRequest:
     minion: MinionId
     grains: Mapping[str, Any]
     names: bool = False
+    external: Sequence[Sequence[Any]] = ()
+    """Further external pillars, for `pillar.ext`: name and arguments of each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +75,16 @@ class Evaluator(Protocol):
         ...
 
 
-def evaluated(files: PillarFiles, nodegroups: Nodegroups, wanted: EvaluationRequest) -> Evaluation:
+def evaluated(
+    files: PillarFiles, nodegroups: Nodegroups, wanted: EvaluationRequest, external: ExternalPillars | None = None
+) -> Evaluation:
     """Compile the pillar in this process, without limits."""
     top: Mapping[str, list[str]] = {}
     mistakes: list[str] = []
     try:
         if wanted.names:
             top, mistakes = names_of(files, wanted.minion, wanted.grains, nodegroups)
-        pillar = pillar_of(files, wanted.minion, wanted.grains, nodegroups)
+        pillar = _whole(files, nodegroups, wanted, external)
         data = encode_document(pillar)
     except LocalProtocolError as error:
         return Evaluation(problem=str(error), unsendable=True)
@@ -87,6 +92,28 @@ def evaluated(files: PillarFiles, nodegroups: Nodegroups, wanted: EvaluationRequ
         return Evaluation(problem=str(error))
     return Evaluation(data, tuple(pillar.get(ERRORS, ())), top, tuple(mistakes))
 
+
+def _whole(
+    files: PillarFiles, nodegroups: Nodegroups, wanted: EvaluationRequest, external: ExternalPillars | None
+) -> dict[Any, Any]:
+    if external is None:
+        return pillar_of(files, wanted.minion, wanted.grains, nodegroups)
+    grains = {**wanted.grains, "id": wanted.minion}
+    more = [ExternalPillar(*one) for one in wanted.external]
+    if external.come_first:
+        before, mistakes = external.add_to({}, wanted.minion, grains, more)
+        pillar = pillar_of(files, wanted.minion, wanted.grains, nodegroups, before)
+        of_files = pillar.pop(ERRORS, [])
+    else:
+        pillar = pillar_of(files, wanted.minion, wanted.grains, nodegroups)
+        of_files = pillar.pop(ERRORS, [])
+        pillar, mistakes = external.add_to(pillar, wanted.minion, grains, more)
+    pillar.pop(ERRORS, None)
+    return {**pillar, ERRORS: [*of_files, *mistakes]} if of_files or mistakes else pillar
+
+
+if TYPE_CHECKING:
+    from saltlite.pillar.external import ExternalPillars
 
 WAITING_MAX: Final = 192
 """Waiting requests. They count towards FILE_ASKS_AT_ONCE, part of which stays free for files."""
@@ -215,17 +242,22 @@ PILLARS_A_MINUTE = 60
 
 @dataclass(slots=True)
 class Pillars:
-    """The pillars of one MWorker, which `evaluator` makes from `files`. `cached`: whether they go into their bank."""
+    """The pillars of one MWorker, which `evaluator` makes from `files` and external pillars. `cached`: whether they go
+    into their bank."""
 
     files: PillarFiles = field(default_factory=lambda: MemoryPillarFiles({}))
     evaluator: Evaluator = field(default_factory=lambda: MemoryEvaluator(MemoryPillarFiles({})))
     cached: bool = True
+    external: bool = False
+    """Whether the option `ext_pillar` lists any."""
+    on_demand: frozenset[str] = frozenset()
+    """External pillars that minions may choose."""
     _made: dict[MinionId, tuple[float, int]] = field(default_factory=dict)
     _under_way: HeldContents = field(default_factory=lambda: HeldContents(PILLARS_MEMORY))
 
     def any_to_make(self) -> bool:
-        """Whether there is a top file."""
-        return has_top(self.files)
+        """Whether there is a top file or an external pillar."""
+        return self.external or has_top(self.files)
 
     def may_make(self, minion: MinionId, now: float) -> bool:
         """Whether the minion may have another evaluation now, which is then counted. `now` is seconds."""
@@ -296,9 +328,13 @@ class Noting:
         return self._files.names(env)
 
     def render(self, env: str, path: str, context: Mapping[str, Any]) -> Any:
-        name = f"{env}/{path}".encode("utf-8", "replace")[: NOTE_BYTES - _NOTE.size]
-        self._note[: _NOTE.size + len(name)] = _NOTE.pack(len(name)) + name
+        self.begins(f"{env}/{path}")
         return self._files.render(env, path, context)
+
+    def begins(self, what: str) -> None:
+        """Record what is evaluated now."""
+        name = what.encode("utf-8", "replace")[: NOTE_BYTES - _NOTE.size]
+        self._note[: _NOTE.size + len(name)] = _NOTE.pack(len(name)) + name
 
 
 def run(
@@ -309,6 +345,7 @@ def run(
     *,
     parent: int,
     keeps: Collection[int] = (),
+    external: ExternalPillars | None = None,
 ) -> None:
     """In the forked process: answer requests until the parent closes the socket. `keeps`: descriptors of the log."""
     set_parent_death_signal(signal.SIGKILL, parent)
@@ -316,6 +353,8 @@ def run(
         signal.signal(signum, signal.SIG_DFL)
     signal.set_wakeup_fd(-1)
     set_title(TITLE)
+    # Programs of external pillars are killed with this process.
+    os.setpgid(0, 0)
     os.nice(NICENESS)
     sock.setblocking(True)
     close_all_but((0, 1, 2, sock.fileno(), *keeps))
@@ -323,22 +362,24 @@ def run(
     most = _address_space() + MEMORY
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
     watched = Noting(files, note)
+    if external is not None:
+        external.begins = lambda name: watched.begins(f"ext_pillar {name}")
     peak = _peak()
     while (raw := read_frame(lambda size: sock.recv(min(size, 1024 * 1024)))) is not None:
         _NOTE.pack_into(note, 0, 0)
         _limit_cpu()
-        answer = _answer(raw, watched, nodegroups)
+        answer = _answer(raw, watched, nodegroups, external)
         worn = _peak() - peak > WORN_BYTES
         sock.sendall(framed((WORN if worn else GOES_ON) + answer))
         if worn:
             return
 
 
-def _answer(raw: bytes, files: PillarFiles, nodegroups: Nodegroups) -> bytes:
+def _answer(raw: bytes, files: PillarFiles, nodegroups: Nodegroups, external: ExternalPillars | None) -> bytes:
     try:
         asked = unpack(raw)
-        wanted = EvaluationRequest(asked["asker"], asked["minion"], asked["grains"], asked["names"])
-        return pack(asdict(evaluated(files, nodegroups, wanted)))
+        wanted = EvaluationRequest(asked["asker"], asked["minion"], asked["grains"], asked["names"], asked["external"])
+        return pack(asdict(evaluated(files, nodegroups, wanted, external)))
     except MemoryError:
         problem = f"it takes more than {MEMORY // (1024 * 1024)} MiB of memory to evaluate"
     except Exception:  # noqa: BLE001 - named supervision point: the process answers, and goes on with the next question

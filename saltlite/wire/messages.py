@@ -59,7 +59,7 @@ WALL_MAX_MS = 253_402_300_799_999
 """The last millisecond of the year 9999: a later one cannot be shown as a date."""
 
 
-ASKS = ("mine_put", "mine_delete", "mine_get", "own_job", "publish", "publish_returns", "run")
+ASKS = ("mine_put", "mine_delete", "mine_get", "own_job", "publish", "publish_returns", "run", "ext_pillar")
 """What a minion may ask of its master in an `ask`, whose data and answer are documents. The answer comes in pieces:
 later ones are requested by `sha256`, without data, as those of a `doc_get`."""
 

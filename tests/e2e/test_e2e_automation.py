@@ -22,6 +22,8 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     try:
         fleet.start_master(
             peer={"web.*": [{"db1": ["test.*", "publish.publish"]}]},
+            ext_pillar=[{"cmd_json": 'echo \'{"of": "%s"}\''}],
+            on_demand_ext_pillar=["cmd_yaml"],
             peer_run={"web.*": ["manage.up", "salt.execute"]},
         )
         secret = [{"mine_function": "test.echo"}, "of web1", {"allow_tgt": "web*"}]
@@ -91,6 +93,17 @@ def test_a_job_that_a_runner_published_runs_no_runner(fleet: Fleet) -> None:
     said = fleet.cli("web1", "publish.runner", "salt.execute", *words)
     assert "runs no runner" in said.out
     assert call(fleet, "web1", "publish.runner", "manage.up", "timeout=20").returncode == 0
+
+
+def test_the_pillar_has_what_external_pillars_add(fleet: Fleet) -> None:
+    said = fleet.cli("*", "pillar.items", "--out", "json").json()
+    assert said == {"web1": {"of": "web1"}, "db1": {"of": "db1"}}
+    assert fleet.cli("-I", "of:web1", "test.ping", "--out", "json").json() == {"web1": True}
+    assert fleet.cli("runner", "pillar.show_pillar", "db1", "--out", "json").json() == {"of": "db1"}
+    more = fleet.cli("web1", "pillar.ext", "{cmd_yaml: 'echo more: %s'}", "--out", "json").json()
+    assert more == {"web1": {"of": "web1", "more": "web1"}}
+    refused = fleet.cli("web1", "pillar.ext", "{cmd_json: id}")
+    assert (refused.code, "not in on_demand_ext_pillar" in refused.out) == (4, True)
 
 
 def test_what_a_minion_leaves_in_the_mine_others_read(fleet: Fleet) -> None:

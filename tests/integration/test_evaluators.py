@@ -15,11 +15,13 @@ from saltlite.master.processes.evaluators import BUFFER_MAX, MESSAGE_MAX, Evalua
 from saltlite.model.ids import MinionId
 from saltlite.pillar import evaluation
 from saltlite.pillar.evaluation import Evaluation, EvaluationRequest
+from saltlite.pillar.external import ExternalPillars
 from saltlite.pillar.files import DiskPillarFiles
 from saltlite.platform.process import return_freed_memory
 from saltlite.platform.reactor import Reactor
 from saltlite.platform.stream import Acceptor, Channel, Peer, listen_unix
 from saltlite.wire.codec import decode_document
+from tests.support.fleet import alive, wait_until
 
 TOP = """
 base:
@@ -46,6 +48,16 @@ EVIL = {
     "wide.sls": "{% for i in range(400) %}k{{ i }}: {{ 'v' * 2000 }}\n{% endfor %}",
 }
 
+HANG = """
+import os, subprocess
+def ext_pillar(minion_id, pillar, folder):
+    if minion_id.startswith("hang"):
+        program = subprocess.Popen(["sh", "-c", "sleep 600 & wait"])
+        with open(os.path.join(folder, "pid"), "w") as file:
+            file.write(str(program.pid))
+        while True: pass
+"""
+
 
 class Site:
     """The evaluators, and what an MWorker asks of them, in one loop."""
@@ -59,7 +71,9 @@ class Site:
             (roots / name).write_text(text)
         os.mkfifo(roots / "fifo.sls")
         self.reactor = Reactor()
-        self.process = Evaluators(self.reactor, DiskPillarFiles({"base": [str(roots)]}), {})
+        (folder / "hang.py").write_text(HANG)
+        opts = {"ext_pillar": [{"hang": str(folder)}], "ext_pillar_first": False, "pillar_dirs": [str(folder)]}
+        self.process = Evaluators(self.reactor, DiskPillarFiles({"base": [str(roots)]}), {}, ExternalPillars(opts))
         path = str(folder / "evaluators.ipc")
         self.listener = listen_unix(path, 0o600)
 
@@ -151,6 +165,13 @@ def test_one_that_does_not_end_is_ended_and_named_and_the_others_go_on(
     assert f"the evaluation of the pillar of {evil}1 for minion {evil}1 was ended in base/{evil}.sls" in caplog.text
     assert all(site.at[f"good{number}"] < site.at[f"{evil}1"] for number in range(20))
     assert "tried again in" in site.made(f"{evil}1").problem, "it waits before it is evaluated once more"
+    assert decode_document(site.made("good1").data) == {"who": "good1"}
+
+
+def test_an_external_pillar_that_does_not_end_is_killed_with_its_programs(site: Site, tmp_path: Path) -> None:
+    made = site.made("hang1")
+    assert (made.ended, made.file) == (True, "ext_pillar hang")
+    wait_until(lambda: not alive(int((tmp_path / "pid").read_text())), "its program is gone")
     assert decode_document(site.made("good1").data) == {"who": "good1"}
 
 

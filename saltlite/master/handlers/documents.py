@@ -23,13 +23,12 @@ from typing import Any
 
 from saltlite.auth.acl import Principal
 from saltlite.errors import RefusedError, RemoteProtocolError, SaltliteError, StoreError, UsageError
-from saltlite.master.handlers.asks import answer_ask
+from saltlite.master.handlers.asks import answer_ask, report_ended
 from saltlite.master.handlers.events import answer_event
 from saltlite.master.handlers.registration import Taken, register
 from saltlite.master.processes.context import Answer, Later, Master
 from saltlite.model.clock import Clock
 from saltlite.model.dataclass import dataclass
-from saltlite.model.events import tag_pillar_ended
 from saltlite.model.ids import MinionId, parse_minion_id
 from saltlite.pillar.evaluation import Evaluation, EvaluationRequest
 from saltlite.targeting.banks import GRAINS, GRAINS_MAX, KEY_NAMES_MAX, LEAVES_MAX, PILLAR, Banks, leaves_of
@@ -215,7 +214,7 @@ def answer(master: Master, documents: DocumentBuffer, minion: MinionId, message:
         case "doc_get":
             answer_pillar(master, minion, message, respond)
         case "ask":
-            respond(answer_ask(master, minion, message))
+            answer_ask(master, minion, message, respond)
         case _:
             respond(answer_event(master, minion, message))
 
@@ -315,7 +314,7 @@ def handle_pillar_show(master: Master, principal: Principal, request: Mapping[st
     wanted = EvaluationRequest(f"user {principal.label}", minion, grains, names=True)
 
     def fields(made: Evaluation) -> dict[str, Any]:
-        _report_ended(master, minion, made)
+        report_ended(master, minion, made)
         if made.problem:
             raise SaltliteError(f"the pillar of {minion} cannot be shown: {made.problem}")
         # As it is sent: dates and similar values have become text.
@@ -354,7 +353,7 @@ def answer_pillar(master: Master, minion: MinionId, message: Message, respond: R
 
 def _first_piece(master: Master, minion: MinionId, n: int, made: Evaluation, made_with: Sequence[str]) -> Message:
     """The first piece of the pillar, or why there is none."""
-    _report_ended(master, minion, made)
+    report_ended(master, minion, made)
     if made.unsendable:
         log.error("the pillar of %s cannot be sent: %s", minion, made.problem)
         return response_message(n, "refused", names=["the master cannot send it: its log says why"])
@@ -369,18 +368,6 @@ def _first_piece(master: Master, minion: MinionId, n: int, made: Evaluation, mad
     if len(made.data) > CHUNK:
         master.pillars.remember(minion, sha256, made.data)
     return _piece(n, sha256, made.data, 0, *made_with)
-
-
-def _report_ended(master: Master, minion: MinionId, made: Evaluation) -> None:
-    """Write an event about an evaluation that was ended."""
-    if not made.ended:
-        return
-    data = {"id": minion, "file": made.file, "reason": made.problem}
-    try:
-        with master.store.write() as store:
-            store.put_event(tag_pillar_ended(minion), data, master.clock.wall())
-    except StoreError as error:
-        log.error("the event about the ended pillar of %s could not be stored yet: %s", minion, error)  # noqa: TRY400 - the message is complete
 
 
 def _piece(n: int, sha256: bytes, data: bytes, offset: int, *names: str) -> Message:

@@ -229,12 +229,20 @@ def _run_evaluators(config: MasterConfig, mworkers: socket.socket, ready: Callab
     from saltlite.pillar.files import DiskPillarFiles  # noqa: PLC0415 - as above
     from saltlite.pillar.jinja_templates import load_jinja  # noqa: PLC0415 - the other processes never load it
 
-    files = DiskPillarFiles(config.pillar_roots)
+    files, external = DiskPillarFiles(config.pillar_roots), None
+    if config.ext_pillar or config.on_demand_ext_pillar:
+        from saltlite.pillar.external import ExternalPillars  # noqa: PLC0415 - most masters have none
+
+        try:
+            require_trusted([*config.module_dirs, *config.pillar_dirs, config.extension_modules])
+        except RefusedError as error:
+            raise StartupError(f"no external pillar can be loaded: {error}") from error
+        external = ExternalPillars(opts_of(config, "master"))
     if has_top(files):
         load_jinja()
     drop_to(config.user)
     reactor = Reactor()
-    process = Evaluators(reactor, files, config.nodegroups)
+    process = Evaluators(reactor, files, config.nodegroups, external)
     _accept_mworkers(reactor, mworkers, process.add, message_max=MESSAGE_MAX, send_buffer_max=BUFFER_MAX)
     until_sigterm(reactor, ready)
     process.close()
@@ -635,7 +643,12 @@ def _open_master(
     open_inventory = _loaded_inventory(config)
     operators = frozenset({0, os.geteuid()})
     link_uid = accounts_of(config)[1].uid
-    pillars = Pillars(DiskPillarFiles(config.pillar_roots), cached=config.minion_data_cache)
+    pillars = Pillars(
+        DiskPillarFiles(config.pillar_roots),
+        cached=config.minion_data_cache,
+        external=bool(config.ext_pillar),
+        on_demand=frozenset(config.on_demand_ext_pillar),
+    )
     became = drop_to(config.user)
     store = open_store()
     registry, banks = open_inventory()

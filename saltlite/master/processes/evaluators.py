@@ -15,6 +15,7 @@ import signal
 import socket
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, field
 from functools import partial
 
@@ -31,6 +32,7 @@ from saltlite.pillar.evaluation import (
     new_note,
     noted,
 )
+from saltlite.pillar.external import ExternalPillars
 from saltlite.platform import logs
 from saltlite.platform.logs import supervised
 from saltlite.platform.process import Child, cpu_seconds, freeze_heap, watch_exit
@@ -92,10 +94,13 @@ class _Process:
 class Evaluators:
     """Answers `{n, asker, id, raw}` with `{n, response}`. Only the two ends read `raw` and `response`."""
 
-    def __init__(self, reactor: Reactor, files: PillarFiles, nodegroups: Nodegroups) -> None:
+    def __init__(
+        self, reactor: Reactor, files: PillarFiles, nodegroups: Nodegroups, external: ExternalPillars | None = None
+    ) -> None:
         self._reactor = reactor
         self._files = files
         self._nodegroups = nodegroups
+        self._external = external
         self._queue: EvaluationQueue[_Question] = EvaluationQueue()
         self._processes: list[_Process] = []
         self._closed = False
@@ -121,7 +126,7 @@ class Evaluators:
         """End the processes."""
         self._closed = True
         for process in self._processes:
-            process.child.signal(signal.SIGKILL)
+            _kill(process)
 
     # -- questions
 
@@ -176,7 +181,15 @@ class Evaluators:
             try:
                 ours.close()
                 keeps = logs.descriptors()
-                evaluation.run(theirs, self._files, self._nodegroups, process.note, parent=parent, keeps=keeps)
+                evaluation.run(
+                    theirs,
+                    self._files,
+                    self._nodegroups,
+                    process.note,
+                    parent=parent,
+                    keeps=keeps,
+                    external=self._external,
+                )
             finally:
                 os._exit(0)
         theirs.close()
@@ -206,7 +219,7 @@ class Evaluators:
 
     def _fell_silent(self, process: _Process, _reason: str) -> None:
         """It closed its socket, or its answer is too large."""
-        process.child.signal(signal.SIGKILL)
+        _kill(process)
 
     def _free(self, process: _Process) -> QueuedEvaluation[_Question] | None:
         place, process.place = process.place, None
@@ -228,7 +241,7 @@ class Evaluators:
         else:
             process.timer = self._reactor.call_later(CHECK_S, partial(self._check, process))
             return
-        process.child.signal(signal.SIGKILL)
+        _kill(process)
 
     def _exited(self, process: _Process, status: int | None) -> None:
         # Its last answer is read in this turn at the latest.
@@ -265,6 +278,15 @@ class Evaluators:
         self._say(place.ticket, Evaluation(problem=problem, ended=True, file=file))
 
 
+def _kill(process: _Process) -> None:
+    """Kill it with the programs that it has started."""
+    # While it is there, or not yet waited for, no other group has its number.
+    if process.child.signal(0):
+        with suppress(ProcessLookupError):
+            os.killpg(process.child.pid, signal.SIGKILL)
+    process.child.signal(signal.SIGKILL)
+
+
 ANSWER_S = WAIT_S + EVALUATION_S + 5.0
 """How long an MWorker waits for an evaluation."""
 
@@ -280,7 +302,7 @@ class Evaluations:
         )
 
     def evaluate(self, wanted: EvaluationRequest, done: Done) -> None:
-        raw = pack({"asker": wanted.asker, "minion": wanted.minion, "grains": wanted.grains, "names": wanted.names})
+        raw = pack(asdict(wanted))
         request = {"asker": wanted.asker, "id": wanted.minion, "raw": raw}
         try:
             self._process.ask(request, ANSWER_S, lambda answer: done(_evaluation(answer)))

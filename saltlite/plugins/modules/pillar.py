@@ -18,7 +18,7 @@ from saltlite.errors import CommandExecutionError
 from saltlite.plugins.modules import _nested
 
 if TYPE_CHECKING:
-    from saltlite.loader.hints import __context__, __opts__, __pillar__
+    from saltlite.loader.hints import __context__, __master__, __opts__, __pillar__
 
 _MASK = "**********"
 """Salt's mask of hidden values."""
@@ -189,3 +189,19 @@ def _shown(value: Any, *, unmask: bool) -> Any:
     if isinstance(value, list | tuple):
         return [_shown(each, unmask=False) for each in value]
     return _MASK
+
+
+def ext(external: dict[str, Any], pillarenv: str | None = None) -> dict[str, Any]:  # noqa: ARG001 - Salt's argument
+    """Return the pillar of this minion with one more external pillar of the master.
+
+    ``external`` is a map from its name to its argument, list or map of arguments; ``on_demand_ext_pillar`` of the
+    master must have the name. The result is not stored. ``pillarenv`` has no effect.
+
+    CLI Example::
+
+        saltlite web1 pillar.ext '{inventory: {site: b}}'
+    """
+    if not hasattr(__master__, "ask"):
+        raise CommandExecutionError("This call has no master, which has the external pillars.")
+    found: dict[str, Any] = __master__.ask("ext_pillar", {"external": external})["pillar"]
+    return found

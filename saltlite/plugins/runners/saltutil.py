@@ -93,6 +93,15 @@ def sync_output(*args: Any, **kwargs: Any) -> list[str]:
 
 
 @same_parameters(sync_runners)
+def sync_pillar(*args: Any, **kwargs: Any) -> list[str]:
+    """Sync the external pillars in ``salt://_pillar``, like ``sync_runners``. The next evaluation uses them.
+
+    CLI Example: ``saltlite-run saltutil.sync_pillar``
+    """
+    return _sync("pillar", *args, **kwargs)["pillar"]
+
+
+@same_parameters(sync_runners)
 def sync_returners(*args: Any, **kwargs: Any) -> list[str]:
     """Sync the returners in ``salt://_returners``, like ``sync_runners``. The master loads them at its next start.
 
@@ -117,7 +126,6 @@ _NOT_SYNCED = {
     "sync_eauth_tokens": "Token stores do not exist here",
     "sync_engines": "Engines do not exist here",
     "sync_fileserver": "File server backends do not exist here",
-    "sync_pillar": "External pillars do not exist here",
     "sync_proxymodules": "Proxy minions do not exist here",
     "sync_queues": "Queues do not exist here",
     "sync_renderers": "Custom renderers do not exist here",
@@ -162,7 +170,7 @@ def _sync_nothing(*_args: Any, **_kwargs: Any) -> list[str]:
 
 
 # The assignment declares the names for readers of the source, the update adds the notes.
-sync_cache = sync_eauth_tokens = sync_engines = sync_fileserver = sync_pillar = sync_proxymodules = _sync_nothing
+sync_cache = sync_eauth_tokens = sync_engines = sync_fileserver = sync_proxymodules = _sync_nothing
 sync_queues = sync_renderers = sync_roster = sync_sdb = sync_serializers = sync_states = sync_thorium = _sync_nothing
 sync_tops = sync_wheel = sync_wrapper = sync_executors = _sync_nothing
 globals().update(noting(_sync_nothing, _NOT_SYNCED))
