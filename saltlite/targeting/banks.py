@@ -145,6 +145,11 @@ class Banks(Protocol):
         """The bank of that name. Raises UsageError for an unknown one."""
         ...
 
+    def look_again(self) -> None:
+        """Have what is read from now on, and resources as well, contain all that any master committed before. Without a
+        call, changes of other masters are seen a moment later."""
+        ...
+
     def close(self) -> None:
         """Release all resources."""
         ...

@@ -106,6 +106,9 @@ class MemoryBanks:
     def bank(self, name: str) -> MemoryBank:
         return MemoryBank(self._shared, name)
 
+    def look_again(self) -> None:
+        """Nothing to do."""
+
     def close(self) -> None:
         """Nothing is held."""
 

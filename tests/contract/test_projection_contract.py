@@ -97,7 +97,7 @@ def test_a_value_that_one_master_put_is_there_on_the_others(open_master: OpenMas
     a, b = open_master("a"), open_master("b")
     a.banks.bank(GRAINS).put("web-1", {"os": "Debian"}, "abc")
     cursor = b.banks.bank(GRAINS).changes("").cursor
-    b.begin_request()
+    b.look_again()
     changes = b.banks.bank(GRAINS).changes(cursor)
     assert (set(changes.keys), changes.whole) == ({"web-1"}, False)
     bank = b.banks.bank(GRAINS)
@@ -106,7 +106,7 @@ def test_a_value_that_one_master_put_is_there_on_the_others(open_master: OpenMas
     assert abs((bank.changed_at("web-1") or 0.0) - put_at) < 0.001
     assert bank.delete("web-1")
     assert not bank.delete("web-1")
-    a.begin_request()
+    a.look_again()
     assert a.banks.bank(GRAINS).get("web-1") is None
 
 
@@ -139,7 +139,7 @@ def test_the_store_is_asked_once_in_a_request_and_sends_nothing_when_nothing_cha
         real = getattr(a.rows, name)
         monkeypatch.setattr(a.rows, name, lambda *args, n=name, real=real: (asked.update([n]), real(*args))[1])
     for _ in range(2):
-        a.begin_request()
+        a.look_again()
         assert a.registry.views().owner("ssh", "a") is not None
         assert a.banks.bank(GRAINS).changes("").keys == {"m1"}
         assert a.banks.bank(GRAINS).get("m1") == {}
@@ -223,14 +223,14 @@ def test_a_resource_has_one_minion_on_all_masters(open_master: OpenMaster) -> No
     assert a.registry.register("m1", {"ssh": ["x", "y"]}).put == 2
     done = b.registry.register("m2", {"ssh": ["y", "z"]})
     assert (done.put, done.refused) == (1, (("ssh:y", "m1"),))
-    a.begin_request()
+    a.look_again()
     assert a.registry.get_managing_minions_for_srn("ssh", "z") == ["m2"]
     taken = a.registry.register("m2", {"ssh": ["y", "z"]}, conflict=Conflict.NEWEST)
     assert taken.taken == (("ssh:y", "m1"),)
-    b.begin_request()
+    b.look_again()
     assert b.registry.get_resources_for_minion("m2") == {"ssh": ["y", "z"]}
     assert b.registry.unregister_minion("m2") == 2
-    a.begin_request()
+    a.look_again()
     assert a.registry.resolve_bare_resource_id("z") == []
     assert a.registry.get_resource_ids_by_type("ssh") == ["x"]
 
@@ -238,9 +238,9 @@ def test_a_resource_has_one_minion_on_all_masters(open_master: OpenMaster) -> No
 def test_a_transfer_on_one_master_holds_on_the_other(open_master: OpenMaster) -> None:
     a, b = open_master("a"), open_master("b")
     a.registry.register_minion("m1", {"ssh": ["x"]})
-    b.begin_request()
+    b.look_again()
     assert b.registry.transfer("ssh", "x", "m2") == "m1"
-    a.begin_request()
+    a.look_again()
     assert a.registry.views().owner("ssh", "x").minion == "m2"  # type: ignore[union-attr]
 
 
@@ -257,7 +257,7 @@ def filled(open_master: OpenMaster) -> Projection:
 
 
 def check_filled(a: Projection) -> None:
-    a.begin_request()
+    a.look_again()
     assert a.banks.bank(GRAINS).changes("").keys >= {"m1"}
     assert (a.banks.bank(GRAINS).get("m1"), a.banks.bank(GRAINS).digest("m1")) == ({"os": "Debian"}, "abc")
     assert a.banks.bank(PILLAR).get("m1") == {"role": "web"}
@@ -313,7 +313,7 @@ def test_after_a_failover_that_lost_changes_all_is_copied_anew(tmp_path: Path) -
     disk.inventory.place = "promoted"
     while disk.inventory.head().seq < seq:
         disk.inventory.put_value(sealed)
-    a.begin_request()
+    a.look_again()
     assert a.banks.bank(GRAINS).keys() == ["m1"]
     assert a.registry.get_resources_for_minion("m1") == {}
 
@@ -333,7 +333,7 @@ def test_who_has_not_followed_since_deletions_were_forgotten_copies_all_anew(
         a.banks.bank(GRAINS).put("m2", {"n": number})
     assert [row.key for row in a.rows.values(0)] == ["m2"]
     assert a.rows.owners(0) == []
-    b.begin_request()
+    b.look_again()
     assert b.banks.bank(GRAINS).keys() == ["m2"]
     assert b.registry.views().by_minion == {}
 
@@ -353,7 +353,7 @@ def test_a_full_disk_is_a_sentence_and_the_next_look_catches_up(
     a.banks.bank(GRAINS).put("m2", {})
     real = os.replace
     monkeypatch.setattr(os, "replace", lambda *_args, **_more: (_ for _ in ()).throw(OSError(28, "No space left")))
-    b.begin_request()
+    b.look_again()
     with pytest.raises(StoreError, match=r"cannot be (used|written): No space left"):
         b.banks.bank(GRAINS).get("m2")
     monkeypatch.setattr(os, "replace", real)

@@ -92,6 +92,39 @@ def test_a_revoked_key_is_void_on_every_master_when_the_command_returns(site: Si
     fleet.daemons["gone"].stop()
 
 
+def test_targets_select_by_what_a_minion_told_another_master(site: Site) -> None:
+    fleet = site.fleet
+    lamps = {"lamp-1": True, "lamp-2": True}
+
+    def declare(*ids: str) -> None:
+        for name in MASTERS:
+            pillar = fleet.root(name) / "srv/pillar"
+            pillar.mkdir(parents=True, exist_ok=True)
+            (pillar / "top.sls").write_text("base:\n  m2: [lamps]\n")
+            (pillar / "lamps.sls").write_text(
+                json.dumps({"role": "light", "resources": {"dummy": {"resource_ids": ids}}})
+            )
+        assert returned(fleet.cli("m2", "saltutil.refresh_pillar", "--out", "json", master="two")) == {"m2": True}
+
+    def selected(master: str, *target: str) -> object:
+        said = fleet.cli(*target, "test.ping", "--out", "json", master=master)
+        return said.json() if said.code == 0 else said
+
+    declare("lamp-1")
+    wait_until(lambda: selected("two", "lamp-1") == {"lamp-1": True}, "registered")
+    for name in MASTERS:
+        assert selected(name, "-G", "id:m2") == {"m2": True}
+        assert selected(name, "-I", "role:light") == {"m2": True}
+        assert selected(name, "lamp-1") == {"lamp-1": True}
+    # The registry of a master that has to copy the next change is gone.
+    (registry,) = fleet.root("three").glob("**/resource_index.by_id.mmap")
+    registry.unlink()
+    declare("lamp-1", "lamp-2")
+    wait_until(lambda: selected("two", "-C", "T@dummy") == lamps, "the second one is registered")
+    assert selected("three", "-C", "T@dummy") == lamps
+    assert registry.exists()
+
+
 AWAY_S = 10.0
 
 

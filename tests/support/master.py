@@ -15,7 +15,8 @@ from saltlite.model.ids import MinionId
 from saltlite.model.keys import KeyState, fingerprint
 from saltlite.platform.daemon import ManualClock
 from saltlite.resources.registry.admission import RegistrationRules
-from saltlite.resources.registry.registry import MemoryRows
+from saltlite.resources.registry.registry import MemoryRows, Registry
+from saltlite.targeting.banks import Banks
 from saltlite.testing.banks import MemoryCache
 from saltlite.testing.memory_store import MemoryStore, MemoryStoreDisk
 from saltlite.wire.codec import document_digest, encode_document
@@ -52,6 +53,10 @@ class Shared:
         self.rows = MemoryRows()
         self.cache = MemoryCache(lambda: NOW)
 
+    def inventory(self) -> tuple[Registry, Banks]:
+        """The registry and the banks of one MWorker."""
+        return inventory(self.rows, self.cache)
+
 
 class Office:
     """One MWorker of a master whose minions are these; another one of the same master shares its `shared`."""
@@ -69,7 +74,7 @@ class Office:
             MasterIdentity(fingerprint(FLEET_PUBLIC), certificate(NOW), JOB_PRIVATE),
             HandlerConfig(5.0, 60.0, frozenset({0}), resources=rules or RegistrationRules(), **config),
             cast("Any", self.link),
-            *inventory(self.shared.rows, self.shared.cache),
+            *self.shared.inventory(),
         )
         self.documents = DocumentBuffer(self.clock)
         self._numbers = 0

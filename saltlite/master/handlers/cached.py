@@ -136,7 +136,7 @@ def handle_cache_clear(master: Master, principal: Principal, request: Mapping[st
         gone = [minion for minion in minions if bank.delete(minion)]
         cleared.update(gone)
         for minion in gone if name == GRAINS else ():
-            master.link.fetch(minion, "grains")
+            master.asking.fetch(minion, "grains")
     return Answer({"cleared": len(cleared)})
 
 

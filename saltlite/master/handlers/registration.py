@@ -102,6 +102,7 @@ def register(master: Master, minion: MinionId, data: bytes) -> Taken:
         _refused(master, minion, str(error).splitlines())
         raise
     digest = document_digest(data)
+    master.banks.look_again()
     missed = still_managed(master, minion, registering, digest)
     missed_before = (master.registrations.of(minion) or Registered()).missing
     whole = with_missing(registering, missed)
@@ -124,7 +125,7 @@ def register(master: Master, minion: MinionId, data: bytes) -> Taken:
             f"the registry has its resources, and what is known of them cannot be kept: {error}"
         ) from error
     free = missed.srns().difference(srns_of(missed_before)).union(done.registration.released)
-    ask_claimants(master.registrations, master.link, free, but=minion)
+    ask_claimants(master.registrations, master.asking, free, but=minion)
     sentences = [*shortened(reasons), *missing_messages(minion, registering, missed)]
     return Taken(sentences, bool(missed.missing), _withheld(master, minion, registering) if done.reasons else b"")
 
@@ -174,6 +175,7 @@ def _claimed(master: Master, minion: MinionId, registering: RegistrationContext,
     with master.store.write() as store:
         if store.holder(minion) is None:
             raise RefusedError("the key is not accepted any more")
+        master.banks.look_again()
         held = frozenset(_held(master, minion))
         registering = _without_lost(master, minion, registering, missed)
         names = _names_of_minions(registering, held, store)
@@ -264,6 +266,7 @@ def _settle(master: Master, minion: MinionId, what: _Settling) -> None:
         if store.holder(minion) is None:
             forget(master, minion)
             raise RefusedError("the key is not accepted any more")
+        master.banks.look_again()
         bank = master.banks.bank(RESOURCE_GRAINS)
         now_held = held_rows(master, minion, what.kept)
         overtaken = what.changed and bool(what.kept) and bank.digest(minion) != what.digest
@@ -359,13 +362,14 @@ def forget(master: Master, minion: MinionId) -> int:
 
     Minions whose claims on them were refused are asked to register again.
     """
+    master.banks.look_again()
     held = master.registry.views().by_minion.get(minion, {})
     free = [resource_index_srn_key(kind, bare_id) for kind, one in held.items() for bare_id in one.ids]
     released = master.registry.unregister_minion(minion)
     for name in (GRAINS, PILLAR, RESOURCE_GRAINS, MINE, MINE_TIMES):
         master.banks.bank(name).delete(minion)
     master.registrations.forget(minion)
-    ask_claimants(master.registrations, master.link, free, but=minion)
+    ask_claimants(master.registrations, master.asking, free, but=minion)
     return released
 
 
@@ -620,7 +624,9 @@ def _put(bank: Bank, minion: str, rows: Mapping[TargetId, Row], digest: str) -> 
 
 
 def id_collision(master: Master, minion: MinionId) -> str:
-    """Why no key can be accepted for that id, or "": a minion and a resource must not share a name."""
+    """Why no key can be accepted for that id, or "": a minion and a resource must not share a name. Inside a
+    transaction, so that none of them becomes another's meanwhile."""
+    master.banks.look_again()
     found = [
         f"{kind}:{bare_id} (of {', '.join(master.registry.get_managing_minions_for_srn(kind, bare_id))})"
         for kind, bare_id in master.registry.resolve_bare_resource_id(minion)

@@ -96,6 +96,7 @@ def handle_resource_transfer(master: Master, principal: Principal, request: Mapp
     with master.store.write() as store:
         if store.holder(minion) is None:
             raise UsageError(f"no minion of the id {minion} has an accepted key here")
+        master.banks.look_again()
         former = master.registry.transfer(str(kind), str(bare_id), minion)
         if former is None:
             raise UsageError(f"no minion manages {srn[:80]!r}: `saltlite-run resource.list` has what there is")
@@ -105,7 +106,7 @@ def handle_resource_transfer(master: Master, principal: Principal, request: Mapp
             data = {**conflict(minion, "taken_from", [(srn, former)]), "by": principal.label}
             store.put_event(tag_resource_conflict(minion), data, master.clock.wall())
     for one in {former, minion}:
-        master.link.fetch(one, "resources")
+        master.asking.fetch(one, "resources")
     return Answer({"former": former}, committed=True)
 
 
@@ -113,6 +114,7 @@ def handle_resource_confirm(master: Master, principal: Principal, request: Mappi
     """Release what a minion misses, of one `type` or of all; answers `released`: type -> how many."""
     minion, kind = parse_minion_id(request["minion"]), request.get("type", "")
     with master.store.write() as store:
+        master.banks.look_again()
         row = master.registrations.of(minion) or Registered()
         going = {name: one for name, one in row.missing.items() if kind in ("", name)}
         if not going:
@@ -133,7 +135,7 @@ def handle_resource_confirm(master: Master, principal: Principal, request: Mappi
         released = {name: len(one.since) for name, one in going.items()}
         data = {"id": minion, "missing": {}, "released": len(done.released), "found_again": 0, "by": principal.label}
         store.put_event(tag_resource_missing(minion), data, master.clock.wall())
-    ask_claimants(master.registrations, master.link, done.released, but=minion)
+    ask_claimants(master.registrations, master.asking, done.released, but=minion)
     return Answer({"released": released}, committed=True)
 
 

@@ -30,7 +30,7 @@ from saltlite.master.processes import link_channel as ipc
 from saltlite.master.processes.audit import AuditTrail, audit_dir, digest_of_options
 from saltlite.master.processes.context import HandlerConfig, Master, MasterIdentity
 from saltlite.master.processes.identity import PKI_LOOK_S, RENEW_S, Renewal
-from saltlite.master.processes.store_opening import load_postgres, prepare_store, seal_key_of
+from saltlite.master.processes.store_opening import load_postgres, loaded_inventory, prepare_store, seal_key_of
 from saltlite.master.processes.supervisor import (
     HOOKS,
     LOOK_S,
@@ -468,15 +468,6 @@ def _loaded_store(paths: Paths, shared: Shared, seal_key: bytes | None = None) -
     )
 
 
-def _loaded_inventory(config: MasterConfig) -> Callable[[], tuple[ResourceRegistry, Banks]]:
-    """How to open the resource registry and the cache banks; see `_loaded_store`."""
-    from saltlite.master.store.banks import LocalBanks  # noqa: PLC0415 - the link process never loads them
-    from saltlite.resources.registry.mmap import ResourceRegistry  # noqa: PLC0415 - as above
-
-    opts = {"cachedir": config.cachedir, "registry_fsync": config.registry_fsync}
-    return lambda: (ResourceRegistry(opts), LocalBanks(config.cachedir))
-
-
 def _rules(config: MasterConfig) -> RegistrationRules:
     return RegistrationRules(
         conflict=Conflict(config.resource_conflict),
@@ -585,6 +576,7 @@ def _run_mworker(
     from saltlite.files.server import FileServer, FileService, Uploads  # noqa: PLC0415 - as above
     from saltlite.master.processes.auth_process import Backends  # noqa: PLC0415 - as above
     from saltlite.master.processes.evaluators import Evaluations  # noqa: PLC0415 - as above
+    from saltlite.master.processes.fleet import AskingEverywhere  # noqa: PLC0415 - as above
     from saltlite.master.processes.link_channel import LinkAddress  # noqa: PLC0415 - as above
     from saltlite.master.processes.mworker import MWorker  # noqa: PLC0415 - as above
 
@@ -615,6 +607,9 @@ def _run_mworker(
         master.files = roots
         chain = f"{master.identity.certificate.name}.{name}"
         room = config.audit_max * MIB // config.worker_threads
+        if master.shared is not None:
+            me = master.identity.certificate.name
+            master.asking = AskingEverywhere(reactor, link, master.shared, master.clock, me)
         master.audit = AuditTrail(paths.audit, chain, room, master.clock.wall)
         master.audit.record(name, "start", {"version": __version__, "options": digest_of_options(master.config.shown)})
         master.pillar_guesses = guess_limiter(shared.fill_times)
@@ -640,7 +635,7 @@ def _open_master(
     if identity.shared_key(config.pki_dir) is not None:
         who = replace(who, login_secret=identity.seal_key(config.pki_dir, SEALED_TOKENS))
     open_store = _loaded_store(paths, shared)
-    open_inventory = _loaded_inventory(config)
+    open_inventory = loaded_inventory(config)
     operators = frozenset({0, os.geteuid()})
     link_uid = accounts_of(config)[1].uid
     pillars = Pillars(
@@ -651,7 +646,7 @@ def _open_master(
     )
     became = drop_to(config.user)
     store = open_store()
-    registry, banks = open_inventory()
+    registry, banks = open_inventory(store)
     handler_config = HandlerConfig(
         timeout_s=config.timeout,
         deliver_s=config.deliver_by,
@@ -738,22 +733,23 @@ def _run_maintenance(config: MasterConfig, paths: Paths, shared: Shared, ready: 
     from saltlite.master.processes.maintenance import begin_maintenance  # noqa: PLC0415 - as in _run_mworker
 
     open_store = _loaded_store(paths, shared)
-    open_inventory = _loaded_inventory(config)
+    open_inventory = loaded_inventory(config)
     place = LinkAddress(paths.link_socket, os.geteuid())
     drop_to(config.user)
     store = open_store()
     reactor = Reactor(marks=shared.board.marks(MAINTENANCE))
     link = LinkChannel(reactor, place, ipc.MAINTENANCE, lambda _batch: None)
-    begin_maintenance(config, reactor, store, SystemClock(), link, lambda: _opened(open_inventory), paths.copies)
+    opened = functools.partial(_opened, open_inventory, store)
+    begin_maintenance(config, reactor, store, SystemClock(), link, opened, paths.copies)
     until_sigterm(reactor, ready)
     store.close()
 
 
 @contextmanager
 def _opened(
-    open_inventory: Callable[[], tuple[ResourceRegistry, Banks]],
+    open_inventory: Callable[[Store], tuple[ResourceRegistry, Banks]], store: Store
 ) -> Iterator[tuple[ResourceRegistry, Banks]]:
-    registry, banks = open_inventory()
+    registry, banks = open_inventory(store)
     try:
         yield registry, banks
     finally:

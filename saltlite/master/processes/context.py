@@ -13,7 +13,7 @@ from saltlite.errors import CostlyRuleError, SaltliteError, StoreConflictError, 
 from saltlite.files.roots import FileRoots
 from saltlite.limits import HeldContents, RateLimiter
 from saltlite.master.processes.audit import AuditTrail
-from saltlite.master.processes.fleet import Indexes, MasterFleet, Mines, Nodegroups, Registrations, indexes_of
+from saltlite.master.processes.fleet import Asking, Indexes, MasterFleet, Mines, Nodegroups, Registrations, indexes_of
 from saltlite.master.store.ports import FunctionSet, OpenJob, Store, StoreReader, StoreWriter
 from saltlite.model.clock import Clock
 from saltlite.model.dataclass import dataclass
@@ -292,6 +292,8 @@ class Master:
     pillars: Pillars = field(default_factory=Pillars)
     files: FileRoots = field(default_factory=lambda: FileRoots({}))
     """The files that minions may fetch; set by an MWorker."""
+    asking: Asking = field(init=False)
+    """The way to any minion, whichever master has its session; `link` for sessions of this one."""
     registrations: Registrations = field(init=False)
     indexes: Indexes = field(init=False)
     logins: Logins = field(init=False)
@@ -342,6 +344,7 @@ class Master:
     """The figures of the last status, and when they were made (monotonic seconds)."""
 
     def __post_init__(self) -> None:
+        self.asking = self.link
         self.registrations = Registrations(self.banks)
         self.indexes = indexes_of(self.banks, pillar=self.pillars.cached)
         self.mines = Mines(self.banks)
@@ -374,6 +377,7 @@ class Master:
         self.selected = {}
         self.minion_lists.forget_idle(self.clock)
         self.key_lists.forget_idle(self.clock)
+        self.banks.look_again()
 
     def refuse_when_full(self) -> None:
         """Raises StoreError if the store has reached `store_max`, so that no job begins whose returns have no room.

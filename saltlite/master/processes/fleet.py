@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import field, replace
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from weakref import WeakValueDictionary
 
-from saltlite.errors import UsageError
+from saltlite.errors import StoreError, UsageError
+from saltlite.model.clock import Clock
 from saltlite.model.dataclass import dataclass
+from saltlite.model.events import tag_master
 from saltlite.model.ids import MinionId, TargetId, parse_srn, resource_index_srn_key
 from saltlite.model.resourcelook import TypeReport, read_report
 from saltlite.model.signature import by_name
@@ -20,6 +23,12 @@ from saltlite.targeting.fleet import Budget, DataQuery, Fleet
 from saltlite.targeting.grain_index import BankIndex, of_resources
 from saltlite.targeting.matchers import ADDRESS_GRAINS, lies_in, parse_network
 from saltlite.wire.limits import MIB
+
+if TYPE_CHECKING:
+    from saltlite.master.store.sharing import SharedStore
+    from saltlite.platform.reactor import Reactor
+
+log = logging.getLogger(__name__)
 
 _STEPS_OF_AN_ADDRESS = 40
 """Budget steps to compare an address with a network."""
@@ -301,9 +310,49 @@ minutes anyway."""
 
 
 class Asking(Protocol):
-    """The way to the link process."""
+    """The way to minions."""
 
-    def fetch(self, minion: str, what: str) -> None: ...
+    def fetch(self, minion: str, what: str) -> None:
+        """Ask a minion for its `functions`, `grains` or `resources`."""
+        ...
+
+
+FETCH = "fetch"
+"""What an event of a master is, whose `minions` the masters that have their sessions ask for `what`."""
+
+
+class AskingEverywhere:
+    """The way to minions whose sessions are with any of the masters that share a store. What is lost on it is asked for
+    in the next session."""
+
+    def __init__(self, reactor: Reactor, link: Asking, store: SharedStore, clock: Clock, me: str) -> None:
+        """`me` is the name of this master."""
+        self._reactor = reactor
+        self._link = link
+        self._store = store
+        self._clock = clock
+        self._me = me
+        self._waiting: dict[str, set[MinionId]] = {}
+
+    def fetch(self, minion: str, what: str) -> None:
+        """As Asking.fetch. The other masters are told later in this turn, because a transaction may be open."""
+        self._link.fetch(minion, what)
+        if not self._waiting:
+            self._reactor.call_soon(self._tell)
+        self._waiting.setdefault(what, set()).add(MinionId(minion))
+
+    def _tell(self) -> None:
+        waiting, self._waiting = self._waiting, {}
+        try:
+            for what, minions in waiting.items():
+                rows = self._store.minions(minions)
+                elsewhere = [row.id for row in rows if row.up and row.master not in ("", self._me)]
+                if elsewhere:
+                    with self._store.write() as store:
+                        data = {"by": self._me, "minions": elsewhere, "what": what}
+                        store.put_event(tag_master(self._me, FETCH), data, self._clock.wall())
+        except StoreError as error:
+            log.error("minions of other masters are not asked for their %s: %s", ", ".join(waiting), error)  # noqa: TRY400 - a sentence
 
 
 def ask_claimants(registrations: Registrations, link: Asking, free: Collection[TargetId], *, but: MinionId) -> None:

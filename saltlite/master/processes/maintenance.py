@@ -9,14 +9,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from saltlite.config.master import MasterConfig
 from saltlite.errors import RemoteProtocolError, SaltliteError
 from saltlite.files.server import CopyAreas
 from saltlite.master.handlers.delivery import release_due
 from saltlite.master.processes.context import RecentProofs
-from saltlite.master.processes.fleet import Asking, Registrations, ask_claimants
+from saltlite.master.processes.fleet import Asking, AskingEverywhere, Registrations, ask_claimants
 from saltlite.master.processes.identity import name_of
 from saltlite.master.processes.link_channel import LinkChannel
 from saltlite.master.store.ports import Store
@@ -29,6 +29,9 @@ from saltlite.resources.registry.registry import Views
 from saltlite.targeting.banks import NAMES, PILLAR, Banks
 from saltlite.wire.job_body import reduced
 from saltlite.wire.limits import MIB
+
+if TYPE_CHECKING:
+    from saltlite.master.store.sharing import SharedStore
 
 log = logging.getLogger(__name__)
 
@@ -220,6 +223,8 @@ class EndedArguments:
 
 
 REGISTRY_LOOK_S = 15.0
+FOLLOW_S = 1.0
+"""How often a master copies what minions reported to others, so that requests have little to catch up with."""
 ORPHANS_S = 600.0
 ASK_AGAIN_S = 600.0
 """A minion that does not register is asked again after REGISTRY_LOOK_S, then after twice that, up to this: its
@@ -257,6 +262,11 @@ class RegistryMaintenance:
         self._asked: dict[MinionId, tuple[float, float]] = {}
         """By minion: when to ask again (monotonic seconds), and the pause before that."""
 
+    def follow(self) -> None:
+        """Copy what minions reported to other masters. Raises StoreError."""
+        with self._opened():
+            pass  # opened with all of it
+
     def drop_pillars(self) -> None:
         """Delete all cached pillars. Raises StoreError."""
         with self._opened() as (_registry, banks):
@@ -284,6 +294,7 @@ class RegistryMaintenance:
                 with self._store.write() as store:
                     if store.holder(MinionId(minion)) is not None:
                         continue
+                    banks.look_again()
                     held = registry.views().by_minion.get(minion, {})
                     free = [resource_index_srn_key(kind, one) for kind in held for one in held[kind].ids]
                     registry.unregister_minion(minion)
@@ -360,7 +371,12 @@ def begin_maintenance(
     areas = CopyAreas(copies)
     kept.repeat(PRUNE_S, lambda: areas.expire(clock.wall() - CLEAN_S))
     kept.repeat(DROP_ARGUMENTS_S, EndedArguments(store, clock, keep=config.keep_job_args).drop)
-    upkeep = RegistryMaintenance(store, clock, link, opened)
+    asking: Asking = link
+    if config.several_masters:
+        asking = AskingEverywhere(reactor, link, cast("SharedStore", store), clock, name_of(config))
+    upkeep = RegistryMaintenance(store, clock, asking, opened)
+    if config.several_masters:
+        kept.repeat(FOLLOW_S, upkeep.follow)
     if not config.minion_data_cache:
         upkeep.drop_pillars()
     kept.repeat(REGISTRY_LOOK_S, upkeep.look)

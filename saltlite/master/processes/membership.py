@@ -26,6 +26,7 @@ from saltlite.errors import DamagedError, StoreError
 from saltlite.master.handlers.delivery import send
 from saltlite.master.processes import link_channel as ipc
 from saltlite.master.processes.context import RecentProofs
+from saltlite.master.processes.fleet import FETCH
 from saltlite.master.processes.identity import certificate_of, name_of
 from saltlite.master.processes.link_channel import LinkChannel
 from saltlite.master.store.ports import Store
@@ -66,8 +67,7 @@ LEAVE_WAIT_S = 2.0
 """How long this process outlives SIGTERM to see the link process end: then the whole master stops."""
 LOOK_S = 0.02
 """How often whoever changed a key looks whether the other masters have applied it."""
-JOINED, FENCED, FETCH = "joined", "fenced", "fetch"
-"""What happens to masters: see `tag_master`."""
+JOINED, FENCED = "joined", "fenced"
 _KEY_TAGS = frozenset({tag_key(), tag_auth()})
 
 
@@ -164,25 +164,15 @@ class Membership:
     """The life of this master among those that share its store."""
 
     def __init__(
-        self,
-        reactor: Reactor,
-        store: SharedStore,
-        clock: Clock,
-        link: LinkChannel,
-        me: MasterRow,
-        job_public: bytes,
-        *,
-        follow: Callable[[], None] = lambda: None,
+        self, reactor: Reactor, store: SharedStore, clock: Clock, link: LinkChannel, me: MasterRow, job_public: bytes
     ) -> None:
-        """`me` is JOINING; `job_public` is the public key that this master signs jobs with. `follow` is called after
-        commits, and once a second; it may raise StoreError."""
+        """`me` is JOINING; `job_public` is the public key that this master signs jobs with."""
         self._reactor = reactor
         self._store = store
         self._clock = clock
         self._link = link
         self._me = me
         self._job_public = job_public
-        self._follow = follow
         self._proofs = RecentProofs()
         self._joined_at = -1
         """The event that announces this start."""
@@ -220,7 +210,6 @@ class Membership:
         self._again = False
         try:
             self._look()
-            self._follow()
         except StoreError as error:
             if not self._is_failing:
                 log.error("this master cannot renew its lease for now: %s", error)  # noqa: TRY400 - a sentence
@@ -389,8 +378,8 @@ class Membership:
         return (str(record.state), record.id) if record is not None else ("deleted", minion)
 
     def _hand_over(self, events: Iterable[Event]) -> None:
-        """Send new jobs of other masters to the minions of this one, and have them end what was killed. What is lost
-        here stays in the store, and is pulled."""
+        """Send new jobs of other masters to the minions of this one, have them end what was killed, and ask them for
+        what others lack. Jobs that are lost here stay in the store, and are pulled."""
         for event in events:
             jid = Jid(str(event.data.get("jid", "")))
             is_turn = event.tag == tag_job_turn(jid) and event.data.get("by") != self._me.name
@@ -399,8 +388,12 @@ class Membership:
             elif event.tag == tag_job_kill(jid) and self._store.cancelled([jid]):
                 self._link.cancel([(minion, part) for part, minion in self._store.open_parts(jid)])
             elif event.tag == tag_master(str(event.data.get("by", "")), FETCH):
-                for minion in event.data["minions"]:
-                    self._link.fetch(minion, event.data["what"])
+                self._fetch(event.data.get("minions"), event.data.get("what"))
+
+    def _fetch(self, minions: object, what: object) -> None:
+        if isinstance(minions, list) and what in ("grains", "resources"):
+            for minion in minions:
+                self._link.fetch(str(minion), str(what))
 
     def _deliver(self, jid: Jid, *, is_turn: bool) -> None:
         """Send a new job, or one for which it `is_turn` of further targets."""

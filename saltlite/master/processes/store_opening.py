@@ -1,4 +1,4 @@
-"""How the processes of a master open its store, and what its first start does to it."""
+"""How the processes of a master open its store and its inventory, and what its first start does to the store."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import select
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from saltlite.config.master import MasterConfig
 from saltlite.errors import MisconfiguredError, StartupError
@@ -16,10 +16,15 @@ from saltlite.master.store.ports import Store
 from saltlite.model.keys import KeyState
 from saltlite.platform.privileges import drop_to
 from saltlite.platform.supervision import notify
+from saltlite.targeting.banks import Banks
+
+if TYPE_CHECKING:
+    from saltlite.master.store.sharing import SharedStore
+    from saltlite.resources.registry.mmap import ResourceRegistry
 
 EXTEND_S = 40.0
 """Seconds that systemd is asked to wait further, again and again while the store is prepared; below TimeoutStartSec."""
-SEALED_KEYS = "keys of minions"
+SEALED_KEYS, SEALED_VALUES = "keys of minions", "values of cache banks"
 """What `identity.seal_key` makes a key for."""
 
 
@@ -96,3 +101,23 @@ def load_postgres() -> ModuleType:
         raise MisconfiguredError(
             f"`database` is set, and its driver is not installed ({error}): pip install 'saltlite[postgres]'"
         ) from error
+
+
+def loaded_inventory(config: MasterConfig) -> Callable[[Store], tuple[ResourceRegistry, Banks]]:
+    """How to open the resource registry and the cache banks. Imports them, and reads what values are sealed with,
+    before root's rights are dropped. Raises StartupError."""
+    from saltlite.master.store.banks import LocalBanks  # noqa: PLC0415 - the link process never loads them
+    from saltlite.resources.registry.mmap import ResourceRegistry  # noqa: PLC0415 - as above
+
+    opts = {"cachedir": config.cachedir, "registry_fsync": config.registry_fsync}
+    if not config.several_masters:
+        return lambda _store: (ResourceRegistry(opts), LocalBanks(config.cachedir))
+    from saltlite.master.store.projection import Projection  # noqa: PLC0415 - for a shared store only
+
+    seal_key = identity.seal_key(config.pki_dir, SEALED_VALUES)
+
+    def opened(store: Store) -> tuple[ResourceRegistry, Banks]:
+        projection = Projection(cast("SharedStore", store).inventory(), opts, seal_key)
+        return projection.registry, projection.banks
+
+    return opened

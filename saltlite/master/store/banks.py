@@ -493,6 +493,9 @@ class LocalBanks:
             self._banks[name] = LocalBank(os.path.join(self._root, name), room)
         return self._banks[name]
 
+    def look_again(self) -> None:
+        """Nothing to do: no other master has these files."""
+
     def close(self) -> None:
         """Give everything back."""
         for bank in self._banks.values():

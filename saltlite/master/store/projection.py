@@ -39,6 +39,7 @@ from saltlite.targeting.banks import encoded as encoded_value
 log = logging.getLogger(__name__)
 
 CURSOR_FILE = ".cursor"
+CURSOR_BYTES = 256
 LOCK_FILE = ".lock"
 NONCE_BYTES = 12
 DELETIONS_KEPT = 100_000
@@ -83,7 +84,7 @@ class Projection:
 
     # -- following
 
-    def begin_request(self) -> None:
+    def look_again(self) -> None:
         """What was committed before this call is seen by all that is read after it."""
         self._is_due = True
 
@@ -119,7 +120,7 @@ class Projection:
         """Make the change if the files have all others."""
         with self._locked():
             cursor = Cursor(self.rows.place, self._file.boot.hex(), seq - 1, self._file.version())
-            if self._read() != _packed(cursor) or not self._are_copies():
+            if self._read() != _packed(cursor):
                 return False
             apply()
             self._write(cursor._replace(seq=seq, registry=self._file.version()))
@@ -226,15 +227,15 @@ class Projection:
     def _read(self) -> bytes:
         try:
             with open(os.path.join(self._folder, CURSOR_FILE), "rb", buffering=0) as file:
-                return file.read(4096)
+                return file.read(CURSOR_BYTES)
         except FileNotFoundError:
             return b""
 
     def _write(self, cursor: Cursor) -> None:
-        path = os.path.join(self._folder, CURSOR_FILE)
-        with open(os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as file:
+        # In place, as a rename has the file system write data at once. A part of it fits nothing.
+        fd = os.open(os.path.join(self._folder, CURSOR_FILE), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        with open(fd, "wb", buffering=0) as file:
             file.write(_packed(cursor))
-        os.replace(path + ".new", path)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -263,7 +264,7 @@ class Projection:
 
 
 def _packed(cursor: Cursor) -> bytes:
-    return json.dumps(cursor).encode()
+    return json.dumps(cursor).encode().ljust(CURSOR_BYTES)
 
 
 def _about(bank: str, key: str, digest: str) -> bytes:
@@ -458,6 +459,10 @@ class ProjectedBanks:
         if name not in self._banks:
             self._banks[name] = ProjectedBank(self._projection, self._files.bank(name), name)
         return self._banks[name]
+
+    def look_again(self) -> None:
+        """As Projection.look_again."""
+        self._projection.look_again()
 
     def close(self) -> None:
         """Give everything back."""
