@@ -1,7 +1,14 @@
-"""The pages that a newcomer types from: their commands run on the fleet of `saltlite demo`, and print what they say."""
+"""The pages of the documentation: their commands run on a small fleet, and print what the pages say.
+
+The tutorial and the page of the Python client are about the fleet of `saltlite demo`. All other pages share one fleet:
+the minions web1, web2, db1 and gate1, which manages resources, and the API. Its modules `pkg` and `service` change
+nothing. A block that cannot run says why in its first line: ```console not-run: REASON.
+"""
 
 from __future__ import annotations
 
+import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,43 +16,164 @@ from pathlib import Path
 
 import pytest
 
-from saltlite.cli.verbs.help import DOCS
-from tests.support.transcripts import Shell, blocks, matches, steps
+from saltlite.cli.verbs.auth import entry_of
+from saltlite.cli.verbs.help import DOCS, titles
+from tests.support.fleet import Fleet, wait_until, write_config
+from tests.support.transcripts import Shell, blocks, reasons, steps
 
 BIN = Path(sys.executable).parent
-PROGRAM = 'saltlite() { "$SALTLITE" -c fleet/master "$@"; }'
+ROOT = Path(__file__).parents[2]
+OF_A_CLONE = 'saltlite() { "$SALTLITE" -c fleet/master "$@"; }'
 """What the tutorial types with a path into the clone."""
+WITHOUT_CONFIG = "help*|version*|lint*|new*|'auth entry'"
+"""Commands of `saltlite` that take no folder of a configuration."""
+PROGRAM = """#!/bin/sh
+case "$1 $2" in {without_config}) exec {program} "$@";; esac
+exec {program} -c {config} "$@"
+"""
+OF_THE_DEMO = ("tutorial", "python-client")
+OTHERS = [ROOT / "README.md", *(Path(DOCS) / f"{name}.md" for name in titles() if name not in OF_THE_DEMO)]
+NOT_RUN = 23
+"""How many blocks of all pages are not run. One more needs a reason that no fleet of a test could remove."""
+
+MASTER = {
+    "auth_file": "{folder}/auth",
+    "external_auth": {"file": {"gina": [".*", "@runner", "@wheel", "@jobs"]}},
+    "publisher_acl": {"nobody": [{"web*": ["pkg.*"]}]},
+    "nodegroups": {"lab": "L@web1,gate1"},
+    "peer_run": {"web.*": ["manage.up", {"jobs.lookup_jid": {"args": ["[0-9]+"]}}]},
+    "peer": {"web.*": ["test.ping", {"db*": ["service.status"]}]},
+}
+PILLAR = {"top.sls": "base:\n  gate1: [lab]\n", "lab.sls": "resources: {dummy: {count: 20, prefix: x-}}\n"}
+MODULES = {
+    "pkg": '''
+__risk__ = {"upgrade": "upgrade-all", "remove": "remove"}
+
+def install(name, version=None):
+    """Install a package."""
+    return {name: {"old": "", "new": "1.24.0"}}
+
+def remove(name):
+    """Remove a package."""
+    return {}
+
+def upgrade(test=False):
+    """Upgrade all packages."""
+    return {}
+
+def version(name):
+    """The version of a package."""
+    return "1.24.0"
+
+def list_pkgs():
+    """The packages and their versions."""
+    return {"nginx": "1.24.0", "openssl": "3.0.14"}
+
+list_installed = list_pkgs
+''',
+    "service": '''
+def restart(name):
+    """Restart a service."""
+    return True
+
+stop = start = restart
+
+def status(name):
+    """Whether a service runs."""
+    return True
+''',
+}
 
 
 @pytest.fixture
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder with a running fleet in `fleet`; a short path, because of the sockets in it."""
     folder = tmp_path_factory.mktemp("d")
     words = [sys.executable, "-m", "saltlite", "demo", "--dir", str(folder / "fleet")]
-    with subprocess.Popen(words, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as demo:
-        assert demo.stderr is not None
-        assert any("Ctrl-C stops the fleet" in line for line in demo.stderr)
+    with subprocess.Popen(words, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
+        assert process.stderr is not None
+        assert any("Ctrl-C stops the fleet" in line for line in process.stderr)
         yield folder
-        demo.terminate()
+        process.terminate()
 
 
-@pytest.mark.parametrize("name", ["tutorial", "python-client"])
-def test_the_commands_of_a_page_print_what_the_page_says(name: str, folder: Path) -> None:
+@pytest.fixture
+def fleet(fleet: Fleet) -> Fleet:
+    """What the other pages are about."""
+    for kind, text in MODULES.items():
+        path = fleet.folder / f"modules/{kind}.py"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f'"""Changes nothing."""\n{text}')
+    pillar = fleet.root("master") / "srv/pillar"
+    pillar.mkdir(parents=True)
+    for name, text in PILLAR.items():
+        (pillar / name).write_text(text)
+    (fleet.folder / "auth").write_text(entry_of("gina", b"secret"))
+    (fleet.folder / "auth").chmod(0o600)
+    options = json.loads(json.dumps(MASTER).replace("{folder}", str(fleet.folder)))
+    fleet.start_master(**options)
+    fleet.join("web1", "web2", "db1", "gate1", module_dirs=[str(fleet.folder)])
+    for name in ("web3", "web4"):  # their keys wait for an operator
+        fleet.start_minion(name, fleet=fleet.fleet_id(), module_dirs=[str(fleet.folder)])
+    write_config(fleet.folder / "salt", "master", {"timeout": 10, "fileserver_backend": ["git"]})
+    return fleet
+
+
+def programs(fleet: Fleet, api: str) -> dict[str, str]:
+    """The environment of a shell whose programs act on the fleet."""
+    folder = fleet.folder / "bin"
+    folder.mkdir()
+    for name in ("saltlite", "saltlite-run", "saltlite-key", "saltlite-cp", "saltlite-call"):
+        config = fleet.folder / ("web1" if name == "saltlite-call" else "master")
+        (folder / name).write_text(PROGRAM.format(without_config=WITHOUT_CONFIG, program=BIN / name, config=config))
+        (folder / name).chmod(0o755)
+    path = f"{folder}:{BIN}:/usr/sbin:/usr/bin:/sbin:/bin"
+    return {**fleet.environment(), "PATH": path, "HOME": str(fleet.folder), "API": api}
+
+
+def settled(fleet: Fleet) -> None:
+    """Wait until all accepted minions are up."""
+    with fleet.client() as client:
+        wait_until(lambda: all(row["state"] == "up" for row in client.call("minions")["minions"]), "minions are up")
+
+
+def test_the_commands_of_the_pages_print_what_the_pages_say(fleet: Fleet) -> None:
+    environment = programs(fleet, fleet.start_api())
+    root = fleet.root("master")
+    places = {
+        "https://localhost:8000": environment["API"],
+        "/etc/saltlite/": f"{fleet.folder}/master/",
+        "/etc/salt(?!lite)": f"{fleet.folder}/salt",
+        r"(?<!\S)/srv/": f"{root}/srv/",
+        r"\b20261121043952177301\b": "$(saltlite job list | awk 'NR == 2 {print $1}')",
+    }
     differences = []
-    with Shell(folder, {"SALTLITE": str(BIN / "saltlite")}) as shell:
-        shell.run(PROGRAM)
-        for step in steps(Path(DOCS) / f"{name}.md"):
-            if step.command.startswith("saltlite() {"):
-                continue
-            printed = shell.run(step.command)
-            if not matches(step.expected, printed):
-                differences.append(f"$ {step.command}\n{printed}\nThe page has:\n" + "\n".join(step.expected))
+    for path in OTHERS:
+        work = fleet.folder / "work" / path.stem
+        work.mkdir(parents=True)
+        (work / "password").write_text("secret")
+        settled(fleet)
+        with Shell(work, environment) as shell:
+            for step in steps(path):
+                command = step.command
+                for pattern, here in places.items():
+                    command = re.sub(pattern, here, command)
+                if difference := step.differs(shell, command, str(root)):
+                    differences.append(f"{path.stem}: {difference}")
     assert not differences, "\n\n".join(differences)
 
 
-def test_the_programs_of_the_python_client_run_as_written(folder: Path) -> None:
+def test_the_commands_of_the_tutorial_and_the_client_print_what_the_pages_say(demo: Path) -> None:
+    differences = []
+    with Shell(demo, {"SALTLITE": str(BIN / "saltlite")}) as shell:
+        shell.run(OF_A_CLONE)
+        for name in OF_THE_DEMO:
+            for step in steps(Path(DOCS) / f"{name}.md"):
+                if not step.command.startswith("saltlite() {"):
+                    differences.append(step.differs(shell, step.command))
+    assert not any(differences), "\n\n".join(filter(None, differences))
     program = "\n".join(blocks(Path(DOCS) / "python-client.md", "python"))
-    program = program.replace('"/etc/saltlite"', f'"{folder}/fleet/master"')
+    program = program.replace('"/etc/saltlite"', f'"{demo}/fleet/master"')
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
@@ -53,3 +181,11 @@ def test_the_programs_of_the_python_client_run_as_written(folder: Path) -> None:
     assert "'args': [1]" in lines[3]
     assert sorted(lines[4:7]) == ["demo-1 ok ", "demo-2 ok ", "demo-3 ok "]
     assert lines[7].startswith("2 none of the targeted minions has 'pkg.instal'; did you mean pkg.install?")
+
+
+def test_few_blocks_are_not_run_and_each_says_why() -> None:
+    pages = [ROOT / "README.md", ROOT / ".github/CONTRIBUTING.md", *Path(DOCS).glob("*.md")]
+    found = [f"{page.name}: {reason}" for page in pages for reason in reasons(page)]
+    assert len(found) == NOT_RUN, "\n".join(found)
+    named = [test for reason in found for test in re.findall(r"tests/\S+", reason)]
+    assert [test for test in named if not (ROOT / test).exists()] == []

@@ -1,8 +1,9 @@
 """The console transcripts of a page of the documentation: its commands run in one shell, and print what the page says.
 
-In a page, a block of ```console has commands after `$ `, with further lines after `> `, and below each what it prints.
-Words are compared, apart from those that differ from run to run: job ids, times, fingerprints, ids of tokens, and the
-user `ann`, who is anybody. A line `...` stands for any lines.
+In a page, a block of ```console has commands after `$ `, or after `# ` for root, with further lines after `> `, and
+below each what it prints. Words are compared, apart from those that differ from run to run: job ids, times,
+fingerprints, ids of tokens, and the user `ann`, who is anybody. A line `...` stands for any lines. A command without
+output below it must succeed. A block that starts with ```console not-run: REASON is not run.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from typing import Self
 
 COMMAND_S = 60.0
 """How long one command may take."""
-_BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(r"^```(\w+)(?: not-run: ([^\n]+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_PROMPTS = ("$ ", "# ")
 _VARYING = {
     r"\b20\d{18}\b": "JID",
     r"\b\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\b": "DATE",
@@ -40,17 +42,30 @@ class Step:
     command: str
     expected: list[str] = field(default_factory=list)
 
+    def differs(self, shell: Shell, command: str, omitted: str = "") -> str:
+        """Run the step as `command`; what is different from the page, "" for nothing. `omitted` is not in the page."""
+        printed = shell.run(command).replace(omitted, "")
+        if matches(self.expected, printed) if self.expected else shell.code == 0:
+            return ""
+        wanted = "\n".join(self.expected) or "nothing, and the exit code 0"
+        return f"$ {self.command}\n{printed}exit code {shell.code}\nThe page has:\n{wanted}"
+
 
 def blocks(page: Path, language: str) -> list[str]:
-    """The fenced blocks of that language, in order."""
-    return [text for found, text in _BLOCK.findall(page.read_text()) if found == language]
+    """The fenced blocks of that language that are run, in order."""
+    return [text for found, reason, text in _BLOCK.findall(page.read_text()) if found == language and not reason]
+
+
+def reasons(page: Path) -> list[str]:
+    """Why blocks of the page are not run, one for each of them."""
+    return [reason for _language, reason, _text in _BLOCK.findall(page.read_text()) if reason]
 
 
 def steps(page: Path) -> list[Step]:
     """The commands of all ```console blocks."""
     found: list[Step] = []
     for line in "".join(blocks(page, "console")).splitlines():
-        if line.startswith("$ "):
+        if line.startswith(_PROMPTS):
             found.append(Step(line[2:]))
         elif line.startswith(">") and not found[-1].expected:
             found[-1].command += "\n" + line[2:]
@@ -61,6 +76,7 @@ def steps(page: Path) -> list[Step]:
 
 def _lines(text: str) -> list[str]:
     """Lines with single blanks and without what differs from run to run."""
+    text = re.sub(r"\x1b\[[0-9;]*m", "", text)  # the colours of programs that know no NO_COLOR
     text = re.sub(rf"\b(?:ann|{re.escape(getpass.getuser())})\b", "USER", text)
     for pattern, word in _VARYING.items():
         text = re.sub(pattern, word, text)
@@ -89,6 +105,8 @@ class Shell:
             start_new_session=True,
         )
         os.close(inner)
+        self.code = 0
+        """The exit code of the last command."""
         self.run("stty -echo")
 
     def __enter__(self) -> Self:
@@ -104,11 +122,12 @@ class Shell:
     def run(self, command: str) -> str:
         """What the command prints. Raises AssertionError when it does not end in time."""
         # The end is written in two parts: the echo of the command, before `stty -echo`, is not taken for it.
-        os.write(self._terminal, f"{command}\necho {_END[:6]}''{_END[6:]}\n".encode())
+        os.write(self._terminal, f"{command}\necho {_END[:6]}''{_END[6:]} $?\n".encode())
         printed, deadline = "", time.monotonic() + COMMAND_S
-        while f"{_END}\r\n" not in printed:
+        while not (end := re.search(rf"{_END} (\d+)\r\n", printed)):
             assert select.select([self._terminal], [], [], max(0.0, deadline - time.monotonic()))[0], (
                 f"no end of {command!r}: {printed}"
             )
             printed += os.read(self._terminal, 65536).decode(errors="replace")
-        return printed.partition(_END)[0].replace("\r\n", "\n")
+        self.code = int(end[1])
+        return printed[: end.start()].replace("\r\n", "\n")
