@@ -60,6 +60,10 @@ def reference() -> list[dict[str, Any]]:
 # -- plug-ins
 
 
+SEVERAL = "Each machine has one of these:"
+"""Before the summaries of a module that is another file on each platform."""
+
+
 def _plugins(kind: str) -> list[Entry]:
     index = _shipped(kind)
     return [_module(index, name) for name in index.all_names()]
@@ -71,7 +75,8 @@ def _shipped(kind: str) -> Index:
 
 def _module(index: Index, name: str) -> Entry:
     files = [(file, read_documents(file)) for file in index.all_claimants(name)]
-    doc = next((documents.doc for _file, documents in files if documents.doc), "")
+    docs = list(dict.fromkeys(documents.doc for _file, documents in files if documents.doc))
+    doc = docs[0] if len(docs) == 1 else " ".join([SEVERAL, *map(_summary, docs)]) if docs else ""
     items: dict[str, Item] = {}
     for file, documents in files:
         for item in _functions(name, file, documents):
@@ -197,9 +202,13 @@ def _schema(schema: dict[str, Any]) -> str:
     return f"a map of {', '.join(fields)}" if fields else "any value"
 
 
+def _summary(doc: str | None) -> str:
+    """The first paragraph."""
+    return " ".join((doc or "").strip().partition("\n\n")[0].split())
+
+
 def _entry(name: str, doc: str | None, items: list[Item]) -> Entry:
-    summary = " ".join((doc or "").strip().partition("\n\n")[0].split())
-    return {"name": name, "summary": summary, "doc": doc or "", "items": items}
+    return {"name": name, "summary": _summary(doc), "doc": doc or "", "items": items}
 
 
 if __name__ == "__main__":

@@ -9,10 +9,10 @@ STATES = ("up", "away", "never")
 ORDERS = ("id", "state", "last_seen", "address", "version", "resources")
 """Fields of a row by which a list can be sorted; a hyphen before the name reverses the order."""
 ABSENCES = {
-    "never": "it has never connected",
-    "away": "its connection ended",
-    "pending": "another key of this id is pending",
-    "conflict": "another key of this id is in conflict",
+    "never": "never connected",
+    "away": "connection ended",
+    "pending": "another key is pending",
+    "conflict": "another key in conflict",
 }
 """Why a minion is not connected: by its state, or by that of another key of its id, which comes first."""
 KEY_STATES = ("pending", "conflict", "accepted", "rejected", "revoked")

@@ -61,6 +61,7 @@ def test_links_between_documents_lead_to_pages_and_to_sections() -> None:
 
 
 def test_a_module_has_the_signatures_of_all_its_files(sections: list[dict[str, Any]]) -> None:
+    assert "through apk. Packages of Debian" in entry(sections, "modules", "pkg")["summary"]
     install = item(entry(sections, "modules", "pkg"), "pkg.install")
     assert len(install["signatures"]) > 1
     assert "CLI Example" in install["doc"]

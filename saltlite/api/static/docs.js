@@ -39,7 +39,7 @@ export class Docs extends Page {
       </form>
       <div class="docs">
         <nav aria-label="Documentation">
-          <details open=${matchMedia("(min-width: 60rem)").matches || path === "docs"}><summary>Contents</summary>
+          <details open=${matchMedia("(min-width: 60rem)").matches || (path === "docs" && !query.words)}><summary>Contents</summary>
             ${sections(contents).map(([title, pages]) => html`<p>${title}</p><ul>${pages.map((page) => html`<li><a href=${link(`docs/${page.name}`)}
               aria-current=${path === `docs/${page.name}` ? "page" : undefined}>${page.title}</a></li>`)}</ul>`)}
             ${contents.reference.map((one) => html`<details open=${one.name === section}><summary>${one.title}</summary>
@@ -72,7 +72,7 @@ function Found({ words, found }) {
     <p role="status">${found.length || "No"} ${found.length === 1 ? "place has" : "places have"} “${visible(words)}”${found.length === FOUND_MAX ? ", or more" : ""}</p>
     ${found.length === 0 && html`<p class="dim">Fewer or shorter words find more.</p>`}
     <ul class="found">${found.map((row) => html`<li><a href=${link(`docs/${row.path}`, { at: row.at })}>${row.title}</a>
-      <span class="dim"> ${row.kind}</span><p>${visible(row.excerpt)}</p></li>`)}</ul>`;
+      <span class="dim"> ${row.kind}</span><p>${visible(row.excerpt).replaceAll("`", "")}</p></li>`)}</ul>`;
 }
 
 /** An entry of the reference, such as a module with its functions. */

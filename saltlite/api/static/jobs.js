@@ -3,7 +3,7 @@
 import { Component } from "./vendor/preact-11.2.0.mjs";
 import { get, on, post } from "./api.js";
 import { ListPage } from "./list.js";
-import { Choice, Consent, Copyable, difference, Field, html, link, Page, State, Table, textOf, Time, visible } from "./parts.js";
+import { Choice, Consent, Copyable, counted, difference, Field, html, link, Page, State, Table, textOf, Time, visible } from "./parts.js";
 
 const OUTCOMES = ["ok", "failed", "missing", "open"];
 const NEW_S = 60;
@@ -112,7 +112,7 @@ export class Job extends Page {
         html`<pre>${fun} ${[...args.map(shown), ...Object.entries(kwargs).map(([name, value]) => `${name}=${shown(value)}`)].join(" ")}</pre>`)}
       <${Progress} outcomes=${job.outcomes} />
       <p class="actions">
-        ${open > 0 && html`<button class="danger" onClick=${() => this.kill().catch((error) => this.setState({ note: error.message }))}>End it on ${open} targets</button>`}
+        ${open > 0 && html`<button class="danger" onClick=${() => this.kill().catch((error) => this.setState({ note: error.message }))}>End it on ${counted(open, "target")}</button>`}
         ${hidden ? html`<span class="dim">Its arguments are secret or were not kept: type the call anew to run it again.</span>` : html`
           <button onClick=${() => this.again(false, [])}>Run again</button>
           ${bad > 0 && html`<button onClick=${() => this.again(true, [])}>Run again on the ${bad} that failed</button>`}`}
@@ -154,7 +154,7 @@ class Group extends Component {
   render({ jid, group, largest, first }, { compared }) {
     const names = group.ids.slice(0, 20);
     return html`<section class=${`group ${group.success ? "" : "failed"}`}>
-      <h3>${group.count} ${group.count === 1 ? "target" : "targets"}
+      <h3>${counted(group.count, "target")}
         ${group.retcode !== 0 && html` <span class="state bad">return code ${group.retcode}</span>`}</h3>
       <p class="tags">${names.map((id) => html`<a class="tag" href=${link(id.includes(":") ? "resources" : `machines/${id}`)}>${id}</a>`)}
         ${group.count > names.length && html`<span class="dim">and ${group.count - names.length} more</span>`}</p>

@@ -35,10 +35,10 @@ export class Machines extends ListPage {
           ["Machine", (row) => html`<a href=${link(`machines/${row.id}`)} title=${row.id}>${row.id}</a>`, "id"],
           ["State", (row) => html`<${State} of=${row.state} />`, "state", "w7"],
           ["Last seen", (row) => row.state === "up" ? "connected" : html`<${Time} at=${row.last_seen} />`, "last_seen", "w8"],
-          ["Why away", (row) => row.reason && html`<span title=${row.reason}>${row.reason}</span>`],
-          ["Version", (row) => visible(row.version), "version", "w8"],
+          ["Why away", (row) => row.reason, "", "why w14"],
+          ["Version", (row) => visible(row.version), "version", "w7"],
           ["Address", (row) => row.address, "address", "w10"],
-          ["Resources", (row) => row.resources || "", "resources", "number w8"],
+          ["Resources", (row) => row.resources || "", "resources", "number w7"],
         ] })}`;
   }
 }

@@ -46,7 +46,7 @@ export class Overview extends Page {
             <dt>On the disk</dt><dd>${size(store.file)}, and ${size(store.log)} of its log</dd>
             <dt>Link process</dt><dd>${fleet.link ? html`<${State} of="ok" />` : html`<${State} of="away" /> it does not answer`}</dd>
             <dt>Open targets</dt><dd>${Object.entries(queues.targets).map(([state, count]) => `${count} ${state}`).join(", ") || "none"}</dd>
-            ${queues.minions_away_with_jobs > 0 && html`<dt>Waiting</dt><dd>${queues.minions_away_with_jobs} machines that are away have jobs</dd>`}
+            ${queues.minions_away_with_jobs > 0 && html`<dt>Waiting</dt><dd>${counted(queues.minions_away_with_jobs, "machine")} away ${queues.minions_away_with_jobs === 1 ? "has" : "have"} jobs</dd>`}
             ${Object.entries(fleet.readers).map(([name, lag]) => html`<dt>Reader ${name}</dt><dd>${lag.behind} events behind</dd>`)}
             ${resources.incomplete && html`<dt>Registry</dt><dd><${State} of="bad" /> rows were lost to damage, and not every minion has registered again</dd>`}
           </dl>

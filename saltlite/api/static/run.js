@@ -3,7 +3,7 @@
 import { Component } from "./vendor/preact-11.2.0.mjs";
 import { get, on, post } from "./api.js";
 import { callColumns } from "./runners.js";
-import { Choice, Consent, Copyable, Dialog, Field, html, link, Problem, Table, TARGET_TYPES, visible } from "./parts.js";
+import { Choice, Consent, Copyable, counted, Dialog, Field, html, link, Problem, Table, TARGET_TYPES, visible } from "./parts.js";
 
 const OPTION = { glob: "", list: "-L ", grain: "-G ", pcre: "-E ", compound: "-C ", nodegroup: "-N ", pillar: "-I ", ipcidr: "-S " };
 
@@ -130,7 +130,7 @@ export class Run extends Component {
             <${Choice} label="Read as" value=${type} options=${TARGET_TYPES} onChange=${(text) => this.set({ type: text })} />
             <${Field} label="At once" hint="all, or 10, or 25%" value=${batch} now=${true} onChange=${(text) => this.setState({ batch: text })} />
           </div>
-          <p role="status">${preview ? html`<strong>${preview.count.toLocaleString("en")}</strong> targets${preview.away > 0 && `, ${preview.away} of them away`}
+          <p role="status">${preview ? html`<strong>${counted(preview.count, "target")}</strong>${preview.away > 0 && `, ${preview.away} of them away`}
             ${preview.ids?.length > 0 && html`: <span class="dim">${preview.ids.slice(0, 12).join(", ")}${preview.count > 12 && ` and ${(preview.count - 12).toLocaleString("en")} more`}</span>`}`
             : html`<span class="dim">What the target selects is shown here before anything runs.</span>`}</p>
         </section>`}
@@ -142,7 +142,7 @@ export class Run extends Component {
           <datalist id="functions">${(runners ? Object.keys(runners) : words).map((word) => html`<option value=${word} />`)}</datalist>
           ${known?.doc && html`<p class="dim">${visible(known.doc.split("\n\n")[0].replaceAll("``", ""))}</p>`}
           ${known && html`<p class="actions">
-            ${known.missing > 0 && html`<span class="state mid">${known.missing} targets do not have it.</span>`}
+            ${known.missing > 0 && html`<span class="state mid">${counted(known.missing, "target")} ${known.missing === 1 ? "does" : "do"} not have it.</span>`}
             ${known.risks.map((row) => html`<span class="state bad">It carries the risk ${row.risk}.</span>`)}
             ${/^\w+\.\w+$/.test(fun) && html`<a href=${kind ? link(`docs/reference/runners/${fun.split(".")[0]}`, { at: fun }) : link("docs", { words: fun })}>What it does</a>`}</p>`}
           ${kind && runners && fun && !known && html`<p class="note">You may run no runner of this name.</p>`}
@@ -152,7 +152,7 @@ export class Run extends Component {
             onInput=${(event) => this.setState({ rest: event.target.value })} /></label>`}
         </section>
         ${problem && html`<${Problem} text=${problem} />`}
-        <p class="actions"><button class="primary" disabled=${!isReady}>${kind ? "Run on the master" : `Run on ${(preview?.count ?? 0).toLocaleString("en")} targets`}</button>
+        <p class="actions"><button class="primary" disabled=${!isReady}>${kind ? "Run on the master" : `Run on ${counted(preview?.count ?? 0, "target")}`}</button>
           ${!kind && html`<button type="button" disabled=${!isReady} onClick=${() => this.publish((known?.risks || []).map((row) => row.risk), true)}>Dry run</button>
           <span class="dim">A dry run shows what would be called, and calls nothing.</span>`}</p>
       </form>

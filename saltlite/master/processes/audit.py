@@ -45,11 +45,15 @@ Details = Mapping[str, Any]
 
 def entry_hash(before: str, entry: Mapping[str, Any]) -> str:
     """The hash of an entry without its `hash`, behind the one with the hash `before`."""
-    return sha256(f"{before}\n{_line(entry)}".encode()).hex()
+    return _hash(before, _line(entry))
 
 
-def _line(entry: Mapping[str, Any]) -> str:
-    return json.dumps(entry, ensure_ascii=True, separators=(",", ":"), default=str)
+def _hash(before: str, line: str) -> str:
+    return sha256(f"{before}\n{line}".encode()).hex()
+
+
+# One encoder, because `json.dumps` makes one for each call.
+_line: Callable[[Mapping[str, Any]], str] = json.JSONEncoder(separators=(",", ":"), default=str).encode
 
 
 def audit_dir(data_dir: str) -> str:
@@ -132,11 +136,13 @@ class AuditTrail:
 
     def _append(self, given: Mapping[str, Any]) -> None:
         entry = {"n": self._number + 1, "at": round(self._wall(), 3), **given}
-        if len(_line(entry)) > ENTRY_MAX:
+        line = _line(entry)
+        if len(line) > ENTRY_MAX:
             entry = {name: value for name, value in entry.items() if len(_line({name: value})) < 1024}
-            entry["shortened"] = True
-        digest = entry_hash(self._hash, entry)
-        data = f"{_line({**entry, 'hash': digest})}\n".encode()
+            line = _line({**entry, "shortened": True})
+        digest = _hash(self._hash, line)
+        # The hash is the last field of the same line.
+        data = f'{line[:-1]},"hash":"{digest}"}}\n'.encode()
         if os.write(self._fd, data) != len(data):
             # A full disk took a part of it, which would break the chain.
             os.ftruncate(self._fd, self._size)
