@@ -20,6 +20,7 @@ from saltlite.config.options import (
     IntegerKind,
     MapOf,
     MisfitError,
+    Networks,
     TextKind,
     TextOrTexts,
     Texts,
@@ -32,7 +33,7 @@ from saltlite.errors import UsageError
 from saltlite.hooks import read_hooks
 from saltlite.model.dataclass import dataclass
 from saltlite.model.files import MASTER_TYPES
-from saltlite.wire.limits import HANDSHAKES_PER_S_PER_ADDRESS
+from saltlite.wire.limits import HANDSHAKES_PER_S_PER_ADDRESS, MASTER_WEIGHT, MASTER_WEIGHT_MAX
 
 _RULES = "users (or group%) to lists of functions, targets with functions, and rights such as @jobs"
 
@@ -159,6 +160,18 @@ class MasterConfig:
         "With several_masters: whether a uid is the same person on the machines of all masters, as with LDAP. If "
         "false, local users who are not operators are USER@MASTER in jobs, and see only jobs of that master.",
         FlagKind(),
+    )
+    directory: bool = option(
+        True,
+        "Whether minions get the list of all masters with several_masters, and choose among these by themselves. Set "
+        "it to false on all masters where minions connect to a load balancer: they would go around it.",
+        FlagKind(),
+    )
+    master_weight: int = option(
+        MASTER_WEIGHT,
+        "The share of the minions that this master gets with several_masters, compared with the weights of the other "
+        "masters.",
+        IntegerKind(1, MASTER_WEIGHT_MAX),
     )
     cachedir: str = option(
         "/var/cache/saltlite/master",
@@ -470,6 +483,12 @@ class MasterConfig:
         "share an address.",
         IntegerKind(1, 10_000),
         unit="handshakes per second",
+    )
+    trusted_balancers: list[str] = option(
+        [],
+        "The addresses of load balancers in front of the masters. The minions behind one have its address, so "
+        "handshakes_per_address and the limits of connections of one address do not hold there.",
+        Networks(),
     )
     timeout: float = option(
         5.0,

@@ -321,6 +321,29 @@ class Addresses:
 
 
 @dataclass(frozen=True, slots=True)
+class Networks:
+    """A list of addresses and networks of IP."""
+
+    def wants(self) -> str:
+        return "a list of networks, such as 192.0.2.0/28"
+
+    def read(self, written: Written) -> list[str]:
+        return [TextKind(check=self._check, required=True).read(item) for item in _items(written)]
+
+    def spell(self, value: list[str]) -> str:
+        return _spell_list(value)
+
+    @staticmethod
+    def _check(text: str) -> str:
+        from ipaddress import ip_network  # noqa: PLC0415 - few configurations have any
+
+        try:
+            return str(ip_network(text))
+        except ValueError as error:
+            raise UsageError(f"{text} is not an address or network of IP: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
 class TextOrTexts:
     """One text, or a list of texts, which stays a list."""
 

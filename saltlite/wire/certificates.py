@@ -29,13 +29,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from saltlite.errors import LocalProtocolError, RemoteProtocolError
 from saltlite.model.dataclass import dataclass
 from saltlite.model.keys import fingerprint_bytes
-from saltlite.wire.limits import SUCCESSION_BYTES
+from saltlite.wire.limits import MASTER_NAME_MAX, SUCCESSION_BYTES
 
 CERTIFICATE_MAX_DAYS = 90
 """Days from not_before to not_after: the longest time for which a stolen master key is of use."""
-
-NAME_MAX = 64
-"""Bytes of the master's name, UTF-8."""
 
 BUILD_DATE_S = 1_763_683_200
 """A certificate is never checked for a time before this build, whatever the minion's clock says."""
@@ -81,7 +78,7 @@ class MasterCertificate(CertificateContent):
     @classmethod
     def decode(cls, data: bytes) -> MasterCertificate:
         """The certificate in `data`, not yet verified. Raises RemoteProtocolError("bad-certificate")."""
-        if not _FIXED.size < len(data) <= _FIXED.size + NAME_MAX + SIGNATURE_BYTES:
+        if not _FIXED.size < len(data) <= _FIXED.size + MASTER_NAME_MAX + SIGNATURE_BYTES:
             raise RemoteProtocolError("bad-certificate", f"it has {len(data)} bytes")
         version, fleet, static, job, serial, epoch, not_before, not_after, length = _FIXED.unpack_from(data)
         if version != _VERSION or len(data) != _FIXED.size + length + SIGNATURE_BYTES:
@@ -174,7 +171,7 @@ def _check_content(content: CertificateContent) -> None:
     if len(content.static_public) != PUBLIC_BYTES or len(content.job_public) != PUBLIC_BYTES:
         raise LocalProtocolError(f"the public keys of a certificate have {PUBLIC_BYTES} bytes")
     if not is_name(content.name):
-        raise LocalProtocolError(f"the name of a master has 1 to {NAME_MAX} bytes that can be shown")
+        raise LocalProtocolError(f"the name of a master has 1 to {MASTER_NAME_MAX} bytes that can be shown")
     numbers = (content.serial, content.epoch, content.not_before, content.not_after)
     if not all(0 <= number < 2**64 for number in numbers):
         raise LocalProtocolError("the numbers of a certificate are not negative, and have 64 bits")
@@ -183,8 +180,8 @@ def _check_content(content: CertificateContent) -> None:
 
 
 def is_name(name: str) -> bool:
-    """Whether this is a valid name of a master: 1 to NAME_MAX printable bytes."""
-    return name.isprintable() and 1 <= len(name.encode()) <= NAME_MAX
+    """Whether this is a valid name of a master: 1 to MASTER_NAME_MAX printable bytes."""
+    return name.isprintable() and 1 <= len(name.encode()) <= MASTER_NAME_MAX
 
 
 # -- Successions

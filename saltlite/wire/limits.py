@@ -61,6 +61,21 @@ MESSAGE_STRING = 64 * KIB
 MESSAGE_CONTAINERS = 8192
 """Maps and arrays in one protocol message: an empty map is one byte on the wire and 64 in memory."""
 
+MASTER_NAME_MAX = 64
+"""Bytes of the name of a master, UTF-8."""
+
+MASTERS_MAX = 64
+"""Masters in a directory. Further ones, by name, are omitted."""
+
+MASTER_WEIGHT = 100
+"""The weight of a master, by which minions choose it, unless it has another one."""
+
+MASTER_WEIGHT_MAX = 10_000
+"""The highest weight of a master. A directory with a higher one is refused; the session ends."""
+
+DIRECTORY_BYTES = 32 * KIB
+"""Bytes of the content of a directory of masters. A larger one is refused; the session ends."""
+
 # Handshakes and keys ------------------------------------------------------------------------------
 
 HANDSHAKE_TIMEOUT_S = 10

@@ -28,6 +28,7 @@ from saltlite.model.signature import (
 from saltlite.wire import codec
 from saltlite.wire.limits import (
     CHUNK,
+    DIRECTORY_BYTES,
     DOC_MAX,
     EVENT_DATA_MAX,
     EVENT_TAG_MAX,
@@ -35,6 +36,7 @@ from saltlite.wire.limits import (
     FLEET_CHAIN_BYTES,
     JOB_BODY_MAX,
     KIB,
+    MASTER_NAME_MAX,
     PROOF_BYTES,
     RETURN_MAX,
     SEGMENT_MAX,
@@ -230,6 +232,9 @@ VERBS: dict[str, Verb] = {
         },
     ),
     "reconnect": Verb(Sender.MASTER, {"spread_ms": _whole(0, SPREAD_MAX_MS)}, before_accept=True),
+    # These two go to minions that say in AUTH that they know them.
+    "directory": Verb(Sender.MASTER, {"content": _octets(1, DIRECTORY_BYTES), "sig": _octets(64, 64)}),
+    "move": Verb(Sender.MASTER, {"to": _word(MASTER_NAME_MAX), "spread_ms": _whole(0, SPREAD_MAX_MS)}),
     # minion -> master
     "heartbeat": Verb(Sender.MINION, {"running": _PARTS, "spool": _whole(0, 2**31)}, before_accept=True),
     "job_state": Verb(
@@ -340,11 +345,13 @@ AUTH_FIELDS: dict[str, Check] = {
     "token": _octets(0, PROOF_BYTES),
     "functions": _DIGEST,
     "order": _order,
+    "moves": _flag,
 }
 """The payload of AUTH: what a minion reports about itself after the master has authenticated. `order` is its own order
-of its sessions: how often its network process was started, and which handshake of that run this is."""
-UNORDERED = [0, 0]
-"""The `order` of a minion that sends none."""
+of its sessions: how often its network process was started, and which handshake of that run this is. `moves`: it knows
+the messages `directory` and `move`."""
+AUTH_DEFAULTS: dict[str, Any] = {"order": [0, 0], "moves": False}
+"""The fields that a minion of the version before does not send."""
 
 REPLY_FIELDS: dict[str, Check] = {
     "cert": _octets(1, CERTIFICATE_BYTES),

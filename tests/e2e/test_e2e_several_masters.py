@@ -16,11 +16,13 @@ from tests.support.postgres import Server, running_server
 
 pytestmark = pytest.mark.e2e
 
-MASTERS = ("one", "two", "three")
+HOMES = {"ann": "one", "bob": "two", "dan": "three"}
+"""The minions, and the masters that they belong to by their names."""
+MASTERS = tuple(HOMES.values())
 
 
 class Site:
-    """Three masters on one database, and a minion of each: m1, m2, m3."""
+    """Three masters on one database, and a minion of each."""
 
     def __init__(self, fleet: Fleet, server: Server) -> None:
         self.fleet = fleet
@@ -31,15 +33,23 @@ class Site:
                 pki.mkdir(mode=0o700, parents=True)
                 for file in ("fleet.key", "shared.key"):
                     shutil.copy(fleet.root("one") / "etc/saltlite/pki/master" / file, pki)
-            fleet.start_master(name, master_name=name, database=server.dsn(), several_masters=True)
-        for number, name in enumerate(MASTERS, 1):
-            fleet.join(f"m{number}", at=name, master=self.homes(name))
+            address = fleet.address(name)
+            fleet.start_master(
+                name, master_name=name, master_address=address, database=server.dsn(), several_masters=True
+            )
+        for minion, name in HOMES.items():
+            fleet.join(minion, at=name, master=self.homes(name))
         for name in MASTERS:
-            fleet.wait_up("m1", "m2", "m3", master=name)
+            fleet.wait_up(*HOMES, master=name)
 
     def homes(self, first: str) -> list[str]:
         """The addresses of all masters, that one first."""
         return [self.fleet.address(name) for name in (first, *(name for name in MASTERS if name != first))]
+
+    def sessions(self) -> dict[str, str]:
+        """The master that each minion has a session with, by the database."""
+        rows = self.server.sql("SELECT id, master FROM minions WHERE up = 1").splitlines()
+        return {minion: master for minion, _, master in (row.partition("|") for row in rows) if minion in HOMES}
 
     def ping(self, master: str) -> object:
         """What `'*' test.ping` prints there."""
@@ -61,7 +71,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
             fleet.close()
 
 
-ALL = {"m1": True, "m2": True, "m3": True}
+ALL = dict.fromkeys(HOMES, True)
 
 
 def test_a_job_of_any_master_reaches_the_minions_of_all(site: Site) -> None:
@@ -72,11 +82,11 @@ def test_a_job_of_any_master_reaches_the_minions_of_all(site: Site) -> None:
 
 def test_a_kill_reaches_a_minion_of_another_master(site: Site) -> None:
     fleet = site.fleet
-    jid = fleet.cli("--async", "--out", "json", "m2", "test.sleep", "60", master="one").json()["jid"]
-    wait_until(lambda: fleet.running_jobs("m2"), "it runs")
+    jid = fleet.cli("--async", "--out", "json", "bob", "test.sleep", "60", master="one").json()["jid"]
+    wait_until(lambda: fleet.running_jobs("bob"), "it runs")
     killed = fleet.cli("job", "kill", jid, master="three")
     assert killed.code == 0, killed.err
-    wait_until(lambda: not fleet.running_jobs("m2"), "it has ended")
+    wait_until(lambda: not fleet.running_jobs("bob"), "it has ended")
     assert "killed" in fleet.cli("job", "show", jid, master="one").out
 
 
@@ -100,11 +110,11 @@ def test_targets_select_by_what_a_minion_told_another_master(site: Site) -> None
         for name in MASTERS:
             pillar = fleet.root(name) / "srv/pillar"
             pillar.mkdir(parents=True, exist_ok=True)
-            (pillar / "top.sls").write_text("base:\n  m2: [lamps]\n")
+            (pillar / "top.sls").write_text("base:\n  bob: [lamps]\n")
             (pillar / "lamps.sls").write_text(
                 json.dumps({"role": "light", "resources": {"dummy": {"resource_ids": ids}}})
             )
-        assert returned(fleet.cli("m2", "saltutil.refresh_pillar", "--out", "json", master="two")) == {"m2": True}
+        assert returned(fleet.cli("bob", "saltutil.refresh_pillar", "--out", "json", master="two")) == {"bob": True}
 
     def selected(master: str, *target: str) -> object:
         said = fleet.cli(*target, "test.ping", "--out", "json", master=master)
@@ -113,8 +123,8 @@ def test_targets_select_by_what_a_minion_told_another_master(site: Site) -> None
     declare("lamp-1")
     wait_until(lambda: selected("two", "lamp-1") == {"lamp-1": True}, "registered")
     for name in MASTERS:
-        assert selected(name, "-G", "id:m2") == {"m2": True}
-        assert selected(name, "-I", "role:light") == {"m2": True}
+        assert selected(name, "-G", "id:bob") == {"bob": True}
+        assert selected(name, "-I", "role:light") == {"bob": True}
         assert selected(name, "lamp-1") == {"lamp-1": True}
     # The registry of a master that has to copy the next change is gone.
     (registry,) = fleet.root("three").glob("**/resource_index.by_id.mmap")
@@ -123,6 +133,22 @@ def test_targets_select_by_what_a_minion_told_another_master(site: Site) -> None
     wait_until(lambda: selected("two", "-C", "T@dummy") == lamps, "the second one is registered")
     assert selected("three", "-C", "T@dummy") == lamps
     assert registry.exists()
+
+
+def test_the_minions_of_a_master_that_drains_move_and_are_never_without_a_session(site: Site) -> None:
+    fleet, server = site.fleet, site.server
+    for name in HOMES:
+        kept = fleet.root(name) / "var/lib/saltlite/minion/masters.json"
+        wait_until(kept.exists, f"{name} knows the masters")
+    drained = site.sessions()["bob"]
+    before = fleet.daemons["bob"].log().count("backoff")
+    server.sql(f"UPDATE masters SET state = 'draining' WHERE name = '{drained}'")  # noqa: S608 - a name
+    wait_until(lambda: site.sessions().get("bob") not in (None, drained), "it has moved")
+    assert drained not in site.sessions().values()
+    assert [site.ping(name) for name in MASTERS] == [ALL] * len(MASTERS)
+    assert "connection: ready (moved to" in fleet.daemons["bob"].log()
+    assert fleet.daemons["bob"].log().count("backoff") == before, "it had a session all the time"
+    server.sql(f"UPDATE masters SET state = 'up' WHERE name = '{drained}'")  # noqa: S608 - a name
 
 
 AWAY_S = 10.0
@@ -161,7 +187,7 @@ def test_a_killed_master_makes_nothing_silent_and_loses_nothing(site: Site) -> N
     assert follower.returncode == 0, err
     assert json.loads(out) == dict.fromkeys(ALL, "done")
     for name in ("one", "two"):
-        fleet.wait_up("m3", master=name)
+        fleet.wait_up("dan", master=name)
         assert site.ping(name) == ALL
     fleet.restart_master("three")
     wait_until(lambda: fleet.cli("*", "test.ping", master="three").code == 0, "the third one has joined again")

@@ -78,11 +78,21 @@ class SimNetwork(MemoryNetwork):
 class Fleet:
     """Everything of one run. Use it inside `stage(universe)`."""
 
-    def __init__(self, universe: Universe, *, masters: int, minions: int, mworkers: int, shared: bool = False) -> None:
-        """`shared`: all masters use one database."""
+    def __init__(
+        self,
+        universe: Universe,
+        *,
+        masters: int,
+        minions: int,
+        mworkers: int,
+        shared: bool = False,
+        lists_masters: bool = True,
+    ) -> None:
+        """`shared`: all masters use one database. `lists_masters`: minions get the directory of them then."""
         self.universe = universe
         self.history = History(lambda: universe.now)
         self.tracing = False
+        self.lists_masters = lists_masters
         self.trace: list[tuple[float, str]] = []
         self.network = SimNetwork(universe)
         self._most_resources = universe.random.choice((0, 2, 5, 12))

@@ -14,7 +14,7 @@ from saltlite.master.processes import mworker
 from saltlite.master.processes.context import HandlerConfig, Master, MasterIdentity
 from saltlite.master.processes.link import LinkProcess
 from saltlite.master.processes.maintenance import Maintenance
-from saltlite.master.processes.membership import Membership
+from saltlite.master.processes.membership import DirectorySigner, Membership
 from saltlite.master.protocol.effects import Effect, MinionReport, Send
 from saltlite.master.protocol.handshakes import Handshakes
 from saltlite.master.protocol.session_manager import SessionManager
@@ -394,7 +394,10 @@ class SimMaster:
             state=MasterState.JOINING,
             applied=0,
         )
-        Membership(reactor, SimStore(self, reactor), self.clock, link, me, certificate.job_public)
+        signer = DirectorySigner(
+            seed(f"jobs of {self.name}"), certificate.job_public, lists_masters=self.fleet.lists_masters
+        )
+        Membership(reactor, SimStore(self, reactor), self.clock, link, me, signer)
 
     # -- what the history is told
 

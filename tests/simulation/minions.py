@@ -35,13 +35,14 @@ from saltlite.minion.jobs.journal import DiskJournal, RunCounter
 from saltlite.minion.jobs.results import SYNC_S
 from saltlite.minion.jobs.returns import Returns
 from saltlite.minion.jobs.spool import DiskSpool
-from saltlite.minion.processes.network import NetworkProcess
+from saltlite.minion.processes.network import MasterConnection, NetworkProcess
 from saltlite.minion.protocol.connection import ConnectionMachine, MinionIdentity, Phase
 from saltlite.minion.protocol.effects import SpoolEntry
-from saltlite.minion.protocol.jobs import JobMachine
+from saltlite.minion.protocol.jobs import JobMachine, MasterTrust
 from saltlite.model.job import TargetState, is_resource_part, is_segment_id, part_of_segment, split_part
 from saltlite.model.keys import fingerprint, fingerprint_bytes
 from saltlite.testing.disk import JOURNAL_FOLDER, SPOOL_FOLDER, MemoryDisk, nothing_landed
+from saltlite.wire.directory import NOWHERE, Directory
 from saltlite.wire.framing import unpack
 from saltlite.wire.limits import CHUNK, RETURN_MAX
 from saltlite.wire.messages import decode_segment
@@ -122,7 +123,6 @@ class SimMinion:
         self.reactor: SimReactor | None = None
         self.server: JobServer | None = None
         self.network: NetworkProcess | None = None
-        self.connection: ConnectionMachine | None = None
         self.daemon: Process | None = None
         self.link: Process | None = None
         self.key = seed(f"key of {name}")
@@ -130,6 +130,8 @@ class SimMinion:
         self.patient = True
         """Whether functions may take long, or for ever."""
         self._masters = masters
+        self.directory = NOWHERE
+        """The masters that it keeps on its disk."""
         self.ip = f"10.0.{number // 250}.{number % 250 + 1}"
         self._crash_in = -1
         self._crash_power = False
@@ -165,7 +167,10 @@ class SimMinion:
             JobStorage(journal, SimSpool(self), "running", "the disk"),
             self.clock,
             surroundings,
-            believe=lambda certificate, _chain, now_s: certificate.verify(fingerprint_bytes(FLEET_PUBLIC), now_s),
+            trust=MasterTrust(
+                lambda certificate, _chain, now_s: certificate.verify(fingerprint_bytes(FLEET_PUBLIC), now_s),
+                self._keep_masters,
+            ),
             fail=lambda sentence: self._fail(process, sentence),
         )
         server.manage_resources(lambda runs: SimRuns(self, reactor, runs))
@@ -181,6 +186,14 @@ class SimMinion:
         reactor.call_later(START_S, lambda: server.documents.resources_are(registration(self.managed)))
         runs = RunCounter(self.disk.folder(JOURNAL_FOLDER))
         reactor.call_later(START_S, lambda: self._start_network(process, journal.incarnation, boot, runs))
+
+    @property
+    def connection(self) -> ConnectionMachine | None:
+        """Its connection to a master, as long as it has a network process."""
+        return self.network._connection if self.network is not None else None
+
+    def _keep_masters(self, known: Directory) -> None:
+        self.directory = known
 
     def _fail(self, process: Process, sentence: str) -> None:
         self.fleet.say(process.name, f"stops: {sentence}")
@@ -303,9 +316,10 @@ class SimMinion:
             functions=FUNCTIONS["digest"],
             token=good_token(self.name),
         )
-        connection = ConnectionMachine(me, self._masters, fingerprint_bytes(FLEET_PUBLIC), self.clock)
+        fleet = fingerprint_bytes(FLEET_PUBLIC)
+        connection = ConnectionMachine(me, self._masters, fleet, self.clock, self.directory)
 
-        def make_link(owner: NetworkProcess) -> Any:
+        def make_link(owner: MasterConnection) -> Any:
             return self.fleet.network.client(
                 lambda: process.soon(owner.on_up),
                 lambda frame: process.soon(lambda: owner.on_frame(frame)),
@@ -315,8 +329,8 @@ class SimMinion:
 
         network = NetworkProcess(reactor, connection, make_link, FUNCTIONS, key=fingerprint(public_of(self.key)))
         channel: Any = SimChannel(reactor, end, network.on_batch, network.on_closed)
-        self.network, self.connection = network, connection
-        process.on_death.append(network._link.close)
+        self.network = network
+        process.on_death.append(network.close)
         network.start(channel)
 
     def lie(self, result: str, body: bytes) -> None:
@@ -329,7 +343,7 @@ class SimMinion:
 
         def tell() -> None:
             connection.send(message)
-            network._carry_out()
+            network.carry_out()
 
         process.soon(tell)
 

@@ -5,8 +5,9 @@ For each rule, a test takes it away, and the simulation sees that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,10 +15,17 @@ import pytest
 from saltlite.client.follower import WaitPolicy
 from saltlite.master.processes import membership
 from saltlite.master.processes.membership import FENCE_S, LOST_S, AppliedEverywhere, Membership
+from saltlite.master.protocol import sharing
 from saltlite.master.protocol.session_manager import SessionManager
 from saltlite.master.protocol.sharing import SUSPEND_S, Lease
 from saltlite.master.store.sharing import MasterState
+from saltlite.minion.processes import network
+from saltlite.minion.processes.network import NetworkProcess
+from saltlite.minion.protocol import connection
+from saltlite.model.events import tag_presence_change
+from saltlite.model.ids import MinionId
 from saltlite.testing import memory_store
+from saltlite.wire.directory import Directory, MasterEntry
 from tests.simulation.clients import SimClient
 from tests.simulation.fleet import Fleet, stage
 from tests.simulation.masters import SimMaster
@@ -29,6 +37,7 @@ from tests.support.keys import DAY, key_of
 
 SEEDS = 20
 CHUNK = 10
+LOOK_S = 0.05
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
@@ -41,9 +50,15 @@ def test_every_guarantee_holds_on_a_shared_database_whatever_breaks(first: int) 
 class Site:
     """Masters on one database, with minions on each."""
 
-    def __init__(self, universe: Universe, masters: int) -> None:
-        self.fleet = Fleet(universe, masters=masters, minions=3 * masters, mworkers=2, shared=True)
+    def __init__(self, universe: Universe, masters: int, *, lists_masters: bool = True) -> None:
+        minions = 3 * masters
+        self.fleet = Fleet(
+            universe, masters=masters, minions=minions, mworkers=2, shared=True, lists_masters=lists_masters
+        )
         self.found: list[Violation] = []
+        self.longest_gap = 0.0
+        """The longest time without a session of any minion since `settle`."""
+        self._away_since: dict[str, float] = {}
         for minion in self.fleet.minions.values():
             minion.let_functions_return(RUN_MAX_S)
         self.until(lambda: len(self.fleet.ready()) == len(self.fleet.minions))
@@ -54,15 +69,51 @@ class Site:
         return self.fleet.universe.now
 
     def run(self, seconds: float) -> None:
-        self.found += self.fleet.run(seconds)
+        """Let time pass, and note for how long each minion had no session."""
+        end = self.now + seconds
+        while (rest := end - self.now) > 1e-6:
+            self.found += self.fleet.run(min(rest, LOOK_S))
+            here = {*self.fleet.ready()}
+            self._away_since = {name: self._away_since.get(name, self.now) for name in {*self.fleet.minions} - here}
+            gaps = [self.now - since + LOOK_S for since in self._away_since.values()]
+            self.longest_gap = max([self.longest_gap, *gaps])
 
     def until(self, is_true: Callable[[], bool], within: float = 2 * CONNECT_S) -> float:
         """Let time pass until that is so; how much did."""
         began = self.now
         while not is_true():
             assert self.now - began < within, "it does not come"
-            self.run(0.05)
+            self.run(LOOK_S)
         return self.now - began
+
+    def settle(self) -> None:
+        """Let minions get the directory of masters and find their homes, and begin to count the times without a
+        session."""
+        self.until(lambda: all(minion.directory.masters for minion in self.fleet.minions.values()))
+        self.until(self.are_home, within=300.0)
+        self._away_since.clear()
+        self.longest_gap = 0.0
+
+    def are_home(self) -> bool:
+        """Whether each minion is at its home, by the store."""
+        known = directory_of(self.fleet.masters)
+        homes = {name: known.home(MinionId(name)) for name in self.fleet.minions}
+        return homes == {name: master for name, (master, _run, _number) in self.sessions().items()}
+
+    def sessions(self) -> dict[str, tuple[str, int, int]]:
+        """(master, run, handshake) of each minion that is up, by the store."""
+        rows = self.fleet.masters[0].disk.tables.minions.values()
+        return {row.id: (row.master, row.run, row.handshake) for row in rows if row.up}
+
+    def drain(self, master: SimMaster, *, ends: bool = False) -> None:
+        """As `saltlite master drain`."""
+        with memory_store.MemoryStore(master.disk).write() as store:
+            assert store.drain_master(master.name, ends=ends)
+
+    def lost(self) -> list[str]:
+        """The minions that counted as away once, by the events."""
+        events = memory_store.MemoryStore(self.fleet.masters[0].disk).events(0, 100_000)
+        return [name for event in events if event.tag == tag_presence_change() for name in event.data["lost"]]
 
     def minions_of(self, master: SimMaster) -> list[SimMinion]:
         """Those with a session there, by the store."""
@@ -101,6 +152,11 @@ def site(masters: int = 2, seed: int = 1) -> Iterator[Site]:
     universe = Universe(seed)
     with stage(universe):
         yield Site(universe, masters)
+
+
+def directory_of(masters: Iterable[SimMaster]) -> Directory:
+    """What minions know when all masters are up."""
+    return Directory(tuple(MasterEntry(master.name, master.address, 100, True) for master in masters))
 
 
 def stop(master: SimMaster, seconds: float) -> None:
@@ -208,6 +264,128 @@ def test_a_master_that_stood_still_takes_no_minion_back(seconds: float) -> None:
         assert at.close() == []
 
 
+def test_minions_leave_a_master_that_stands_still_while_they_keep_their_sessions() -> None:
+    """It wakes with jobs of theirs, and takes none of them back."""
+    with site(seed=6) as at:
+        first, second = at.fleet.masters
+        at.settle()
+        clients = [at.publish(first), at.publish(second)]
+        at.until(lambda: any(event.kind == "entered" for event in at.fleet.history.events))
+        stop(second, 60.0)
+        at.until(lambda: len(at.minions_of(first)) == len(at.fleet.minions), within=40.0)
+        assert at.longest_gap == 0.0
+        clients.append(at.publish(first))
+        at.run(60.0)
+        at.until(lambda: all(client.over for client in clients))
+        assert {connected_to(minion) for minion in at.fleet.minions.values()} == {first.name}
+        assert {master for master, _run, _handshake in at.sessions().values()} == {first.name}
+        assert at.close() == []
+
+
+def connected_to(minion: SimMinion) -> str:
+    """The name of the master that it has its session with."""
+    assert minion.connection is not None
+    return minion.connection.master.partition(":")[0]
+
+
+def _late_claim_is_refused() -> bool:
+    """Whether a master that claims a minion with an older handshake than another one does not get it."""
+    with site() as at:
+        at.settle()
+        minion = at.minions_of(at.fleet.masters[0])[0]
+        before = at.sessions()[minion.name]
+        row = at.fleet.masters[0].disk.tables.minions[MinionId(minion.name)]
+        late = replace(row, master=at.fleet.masters[1].name, handshake=row.handshake - 1)
+        with memory_store.MemoryStore(at.fleet.masters[0].disk).write() as store:
+            store.claim([late])
+        return at.sessions()[minion.name] == before
+
+
+def test_a_late_claim_is_refused() -> None:
+    assert _late_claim_is_refused()
+
+
+def test_a_store_that_takes_late_claims_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory_store, "is_outdated", lambda _row, _known: False)
+    assert not _late_claim_is_refused()
+
+
+# -- minions that move
+
+
+def test_a_master_that_drains_is_left_without_a_time_without_a_session_and_jobs_go_on() -> None:
+    with site(3) as at:
+        drained, *others = at.fleet.masters
+        at.settle()
+        clients = [at.publish(master) for master in at.fleet.masters]
+        at.until(lambda: any(event.kind == "entered" for event in at.fleet.history.events))
+        before = at.lost()
+        at.drain(drained)
+        assert at.until(lambda: not at.minions_of(drained)) < 5.0
+        clients.append(at.publish(drained))
+        at.until(lambda: all(client.over for client in clients))
+        assert all(at.minions_of(master) for master in others)
+        assert (at.longest_gap, at.lost()) == (0.0, before)
+        at.drain(drained, ends=True)
+        at.until(at.are_home, within=300.0)
+        assert (at.longest_gap, at.lost()) == (0.0, before)
+        assert at.close() == []
+
+
+def test_minions_that_leave_before_another_master_has_accepted_them_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    begin = NetworkProcess._begin_second
+
+    def leave_first(self: NetworkProcess, address: str) -> None:
+        self._line.close()
+        self._line.on_down("it left")
+        begin(self, address)
+
+    monkeypatch.setattr(NetworkProcess, "_begin_second", leave_first)
+    with pytest.raises(AssertionError):
+        test_a_master_that_drains_is_left_without_a_time_without_a_session_and_jobs_go_on()
+
+
+def test_sessions_that_end_before_the_next_master_has_stored_its_own_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(network, "LINGER_S", 0.0)
+    with pytest.raises(AssertionError):
+        test_a_master_that_drains_is_left_without_a_time_without_a_session_and_jobs_go_on()
+
+
+def test_the_minions_of_a_lost_master_spread_over_the_others_and_go_home_when_it_is_back() -> None:
+    with site(3) as at:
+        lost, *others = at.fleet.masters
+        at.settle()
+        moving = {minion.name for minion in at.minions_of(lost)}
+        before = at.sessions()
+        lost.power_off(120.0)
+        assert moving
+        at.until(lambda: sum(len(at.minions_of(master)) for master in others) == len(at.fleet.minions), within=75.0)
+        assert {name: at.sessions()[name] for name in before if name not in moving} == {
+            name: row for name, row in before.items() if name not in moving
+        }
+        at.run(120.0)
+        at.until(at.are_home, within=300.0)
+        assert at.close() == []
+
+
+def test_masters_that_never_send_minions_home_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sharing, "OVER", 1e6)
+    with pytest.raises(AssertionError, match="it does not come"):
+        test_the_minions_of_a_lost_master_spread_over_the_others_and_go_home_when_it_is_back()
+
+
+def test_without_a_directory_a_drained_master_is_left_for_another_one_of_the_configuration() -> None:
+    universe = Universe(1)
+    with stage(universe):
+        at = Site(universe, 2, lists_masters=False)
+        drained = at.fleet.masters[0]
+        at.drain(drained)
+        at.until(lambda: not at.minions_of(drained))
+        assert not any(minion.directory.masters for minion in at.fleet.minions.values())
+        assert at.longest_gap == 0.0
+        assert at.close() == []
+
+
 # -- the database
 
 
@@ -227,16 +405,50 @@ def test_a_database_that_is_away_for_ten_seconds_costs_no_session_and_no_result(
         assert at.close() == []
 
 
-def test_a_master_that_stays_cut_off_ends_its_sessions_and_its_minions_go_to_another() -> None:
+def test_a_master_that_stays_cut_off_is_left_by_its_minions_while_they_keep_their_sessions() -> None:
     with site() as at:
         first, second = at.fleet.masters
+        at.settle()
         second.is_cut_off = True
-        all_there = at.until(lambda: len(at.minions_of(first)) == len(at.fleet.minions), within=SUSPEND_S + 75.0)
-        assert all_there > SUSPEND_S
+        at.until(lambda: len(at.minions_of(first)) == len(at.fleet.minions), within=SUSPEND_S)
+        assert at.longest_gap == 0.0
         second.is_cut_off = False
         client = at.publish(second)
         at.until(lambda: client.over)
         assert at.close() == []
+
+
+def test_minions_that_wait_for_a_master_that_is_cut_off_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "UNANSWERED_S", 1e6)
+    with pytest.raises(AssertionError):
+        test_a_master_that_stays_cut_off_is_left_by_its_minions_while_they_keep_their_sessions()
+
+
+def test_minions_keep_their_sessions_when_no_master_reaches_the_database_for_a_while() -> None:
+    with site() as at:
+        at.settle()
+        starts = {name: row.start for name, row in at.fleet.masters[0].disk.tables.masters.items()}
+        for master in at.fleet.masters:
+            master.is_cut_off = True
+        at.run(20.0)
+        for master in at.fleet.masters:
+            master.is_cut_off = False
+        at.run(30.0)
+        assert at.longest_gap == 0.0
+        assert {name: row.start for name, row in at.fleet.masters[0].disk.tables.masters.items()} == starts
+        assert at.close() == []
+
+
+def test_a_master_that_takes_its_own_absence_for_that_of_the_others_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    fence = Membership._fence_lost
+
+    def fences_at_once(self: Membership, masters: Any) -> None:
+        self._looked_at = self._clock.monotonic()
+        fence(self, masters)
+
+    monkeypatch.setattr(Membership, "_fence_lost", fences_at_once)
+    with pytest.raises(AssertionError):
+        test_minions_keep_their_sessions_when_no_master_reaches_the_database_for_a_while()
 
 
 def test_a_client_of_a_master_that_is_cut_off_is_refused_at_once() -> None:

@@ -16,7 +16,7 @@ from saltlite.minion.jobs.returns import Returns
 from saltlite.minion.jobs.spool import DiskSpool
 from saltlite.minion.processes import ipc_messages as inside
 from saltlite.minion.protocol.effects import ReceivedPart, Spool, SpoolEntry
-from saltlite.minion.protocol.jobs import JobMachine
+from saltlite.minion.protocol.jobs import JobMachine, MasterTrust
 from saltlite.minion.resources.server import RunCallbacks
 from saltlite.model.ids import PartId, TargetId
 from saltlite.model.job import TargetState, segment_id
@@ -80,7 +80,7 @@ class Minion:
             JobStorage(self.journal, self.spool, str(folder / "running"), str(folder)),
             clock,
             surroundings,
-            believe=lambda *_: None,
+            trust=MasterTrust(lambda *_: None),
             fail=self.failed.append,
         )
         if resources is not None:

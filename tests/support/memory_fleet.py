@@ -650,4 +650,6 @@ MESSAGES: dict[str, dict[str, Any]] = {
         "sig": b"",
     },
     "reconnect": {"spread_ms": 1},
+    "directory": {"content": b"\x90", "sig": b"s" * 64},
+    "move": {"to": "", "spread_ms": 1},
 }

@@ -10,6 +10,7 @@ from saltlite.minion.protocol.connection import Changed, ConnectionMachine, Effe
 from saltlite.platform.daemon import ManualClock
 from saltlite.wire import codec, frames
 from saltlite.wire.certificates import decode_chain
+from saltlite.wire.directory import NOWHERE, Directory
 from saltlite.wire.frames import SecureSession
 from tests.support.keys import FLEET, FLEET_PUBLIC, MASTER_PRIVATE, NOW, certificate, good_token, identity
 
@@ -28,9 +29,10 @@ class Scripted:
         cert: bytes | None = None,
         private: bytes = MASTER_PRIVATE,
         chain: bytes = b"",
+        known: Directory = NOWHERE,
     ) -> None:
         self.clock = ManualClock(seed=3, wall=NOW)
-        self.connection = ConnectionMachine(identity("web1", good_token("web1")), MASTERS, fleet, self.clock)
+        self.connection = ConnectionMachine(identity("web1", good_token("web1")), MASTERS, fleet, self.clock, known)
         self.handshakes = Handshakes(
             fleet_public=decode_chain(chain)[-1].new_public if chain else FLEET_PUBLIC,
             certificate=certificate(NOW).encode() if cert is None else cert,

@@ -1,16 +1,22 @@
-"""A master that shares its store: leases, changes of keys by other masters, and whose jobs it hands over."""
+"""A master that shares its store: leases, changes of keys by other masters, whose jobs it hands over, and which minions
+it sends elsewhere."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from saltlite.master.protocol import sharing
-from saltlite.master.protocol.effects import CloseConnection, MinionReport, Presence, Pull
+from saltlite.master.protocol.effects import CloseConnection, MinionReport, Presence, Pull, Send
 from saltlite.master.protocol.sharing import SUSPEND_S, Issuers
+from saltlite.model.ids import MinionId
+from saltlite.wire import codec, directory, frames
+from saltlite.wire.directory import MasterEntry
 from saltlite.wire.job_body import sign
-from tests.support.keys import JOB_PRIVATE, NOW, certificate, ed25519_public, seed
+from tests.support.keys import JOB_PRIVATE, JOB_PUBLIC, NOW, certificate, ed25519_public, seed
 from tests.support.memory_fleet import MESSAGES, Guest, Table, delivery, of
 
 LEASE_S = 4.0
@@ -141,3 +147,139 @@ def test_a_job_of_another_master_carries_its_certificate() -> None:
     theirs.certificate = b""
     issuers.named([theirs])
     assert theirs.certificate == b""
+
+
+# -- the directory of masters, drain, and minions that belong to another master
+
+MASTERS = tuple(MasterEntry(name, f"{name}:4515", 100, True) for name in ("m1", "m2"))
+"""This master is m1."""
+
+
+def among(table: Table, *masters: MasterEntry) -> None:
+    table.manager.masters_are(*directory.signed(JOB_PRIVATE, masters))
+
+
+def joined(table: Table, count: int, **said: Any) -> list[Guest]:
+    guests = []
+    for number in range(count):
+        guest = Guest(table, f"web{number}")
+        guest.prove(**{"moves": True, **said})
+        guest.decided("accepted")
+        guests.append(guest)
+    table.take()
+    return guests
+
+
+def told(guests: Sequence[Guest], table: Table) -> list[tuple[str, Any]]:
+    """What each of them heard since, without heartbeats."""
+    sends = {guest.route: guest for guest in guests}
+    found = []
+    for send in (effect for effect in table.take() if isinstance(effect, Send)):
+        guest = sends[send.route]
+        assert guest.session is not None
+        found.append((guest.name, codec.decode(guest.session.open(send.frame))))
+    return found
+
+
+def passes(table: Table, guests: Sequence[Guest], seconds: int) -> list[tuple[str, Any]]:
+    """What they hear in that time, in which they are well and the lease is renewed."""
+    heard = []
+    for _ in range(seconds):
+        renew(table)
+        table.wait(1.0)
+        for guest in guests:
+            guest.say({"t": "heartbeat", "running": [], "spool": 0})
+        heard += [(name, message) for name, message in told(guests, table) if message["t"] != "heartbeat_ack"]
+    return heard
+
+
+def test_minions_get_the_directory_when_they_come_and_when_it_changes() -> None:
+    table = Table(leased=True)
+    renew(table)
+    among(table, *MASTERS)
+    guests = joined(table, 2)
+    heard = passes(table, guests, 3)
+    assert [(name, message["t"]) for name, message in heard] == [("web0", "directory"), ("web1", "directory")]
+    assert directory.read(heard[0][1]["content"], heard[0][1]["sig"], [JOB_PUBLIC]).masters == MASTERS
+    among(table, *MASTERS)
+    assert passes(table, guests, 2) == []
+    among(table, *MASTERS[:1])
+    assert len(passes(table, guests, 2)) == 2
+
+
+def test_a_minion_of_the_version_before_hears_of_no_directory_and_is_told_to_reconnect_when_the_master_drains() -> None:
+    table = Table(leased=True)
+    renew(table)
+    among(table, *MASTERS)
+    guests = joined(table, 2, moves=False)
+    assert passes(table, guests, 3) == []
+    table.manager.drain(True)
+    assert [message["t"] for _name, message in told(guests, table)] == ["reconnect"] * 2
+
+
+def test_many_minions_get_the_directory_a_part_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sharing, "TOLD_AT_ONCE", 2)
+    table = Table(leased=True)
+    renew(table)
+    guests = joined(table, 5)
+    among(table, *MASTERS)
+    assert [len(passes(table, guests, 1)) for _ in range(4)] == [2, 2, 1, 0]
+
+
+def test_a_master_that_drains_sends_its_minions_away_once_and_takes_no_more() -> None:
+    table = Table(leased=True)
+    renew(table)
+    among(table, *MASTERS)
+    guests = joined(table, 3)
+    passes(table, guests, 2)
+    late = Guest(table, "late")
+    late.prove(moves=True)
+    table.manager.drain(True)
+    table.manager.drain(True)
+    assert [message for _name, message in told(guests, table)] == [{"t": "move", "to": "", "spread_ms": 15}] * 3
+    # It had proved its key before.
+    late.decided("accepted")
+    assert [message["t"] for _name, message in passes(table, [*guests, late], 2)] == ["welcome", "directory", "move"]
+    assert isinstance(frames.parse(Guest(table, "web9").hello()), frames.BusyFrame)
+    table.manager.drain(False)
+    assert isinstance(frames.parse(Guest(table, "web9").hello()), frames.ReplyFrame)
+
+
+def foreign(guests: Sequence[Guest]) -> set[str]:
+    known = directory.Directory(MASTERS)
+    return {guest.name for guest in guests if known.home(MinionId(guest.name)) == "m2"}
+
+
+def test_minions_of_another_master_are_sent_home_after_a_minute_a_few_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sharing, "MOVES_AT_ONCE", 2)
+    table = Table(leased=True)
+    renew(table)
+    guests = joined(table, 30)
+    among(table, *MASTERS)
+    early = passes(table, guests, int(sharing.OVER_S))
+    assert {message["t"] for _name, message in early} == {"directory"}
+    first = passes(table, guests, 1)
+    assert [message for _name, message in first] == [{"t": "move", "to": "m2", "spread_ms": 1000}] * 2
+    rest = passes(table, guests, 20)
+    assert {name for name, _message in first + rest} == foreign(guests)
+    assert len(first + rest) == len(foreign(guests)) >= 4
+
+
+@pytest.mark.parametrize("others", [(), (MasterEntry("m2", "m2:4515", 100, False),)])
+def test_minions_stay_when_their_home_is_not_up_or_unknown(others: tuple[MasterEntry, ...]) -> None:
+    table = Table(leased=True)
+    renew(table)
+    guests = joined(table, 30)
+    among(table, MASTERS[0], *others)
+    assert {message["t"] for _name, message in passes(table, guests, 2 * int(sharing.OVER_S))} == {"directory"}
+
+
+def test_a_few_minions_that_belong_elsewhere_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sharing, "OVER", 100.0)
+    table = Table(leased=True)
+    renew(table)
+    guests = joined(table, 30)
+    among(table, *MASTERS)
+    assert {message["t"] for _name, message in passes(table, guests, 2 * int(sharing.OVER_S))} == {"directory"}

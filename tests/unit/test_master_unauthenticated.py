@@ -5,7 +5,7 @@ from __future__ import annotations
 import tracemalloc
 
 from saltlite.master.protocol.effects import CloseConnection, Decide
-from saltlite.master.protocol.handshakes import CONNECTS_S, UnauthenticatedConnections
+from saltlite.master.protocol.handshakes import CONNECTS_S, Balancers, UnauthenticatedConnections
 from saltlite.wire.limits import UNAUTHENTICATED_MAX, UNAUTHENTICATED_PER_NETWORK, UNAUTHENTICATED_S
 from tests.support.memory_fleet import Guest, Table
 
@@ -118,7 +118,7 @@ def test_a_connection_that_is_over_is_forgotten_and_its_number_is_free() -> None
 
 def test_a_network_that_may_begin_more_handshakes_may_have_more_connected() -> None:
     """A whole site behind one address, or a laboratory."""
-    it = UnauthenticatedConnections(handshakes_per_network=200.0)
+    it = UnauthenticatedConnections(handshakes_per_network=200.0, balancers=Balancers())
     most = int(200 * CONNECTS_S)
     ended = [it.connected(number, "10.0.0.1", 0.0) for number in range(most + 1)]
     assert ended == [[]] * most + [[CloseConnection(most, "10.0.0.1")]]
@@ -126,7 +126,7 @@ def test_a_network_that_may_begin_more_handshakes_may_have_more_connected() -> N
 
 def test_a_stranger_alone_in_its_network_costs_at_most_400_bytes_of_python() -> None:
     count = 3000
-    strangers = UnauthenticatedConnections(handshakes_per_network=10.0)
+    strangers = UnauthenticatedConnections(handshakes_per_network=10.0, balancers=Balancers())
     tracemalloc.start()
     try:
         for number in range(10_000, 10_000 + count):

@@ -12,18 +12,24 @@ from saltlite.minion.protocol.connection import (
     CONNECT_TIMEOUT_S,
     REFUSED_MAX_S,
     REFUSED_MIN_S,
+    SECOND_MAX_S,
     SETTLED_S,
     SILENCE_BEATS,
+    UNANSWERED_S,
     Changed,
     Close,
+    CloseSecond,
     Deliver,
     OpenLink,
+    OpenSecond,
     Phase,
 )
+from saltlite.model.ids import MinionId
 from saltlite.wire import codec, frames
+from saltlite.wire.directory import Directory, MasterEntry, signed
 from saltlite.wire.limits import HANDSHAKE_TIMEOUT_S, SESSION_MAX_AGE_S
 from saltlite.wire.messages import JIDS_MAX, REASON_MAX
-from tests.support.keys import TOKEN
+from tests.support.keys import JOB_PRIVATE, TOKEN, seed
 from tests.support.scripted import HB_S, JID, Scripted
 
 # -- CONNECT and HANDSHAKE
@@ -71,7 +77,7 @@ def test_each_try_takes_the_next_master() -> None:
         it.wait(it.rest_s())
         places.append(it.connection.master)
     it.take()
-    assert places == [0, 1, 2, 0]
+    assert places == ["a:1", "b:2", "c:3", "a:1"]
     assert [effect.address for effect in it.seen if isinstance(effect, OpenLink)] == ["a:1", "b:2", "c:3", "a:1"]
 
 
@@ -295,7 +301,7 @@ def test_a_lame_master_is_left_for_a_time_within_its_spread() -> None:
     assert 0.0 <= it.rest_s() <= 30.0
 
 
-def test_a_session_ends_of_age_and_comes_back_within_a_second() -> None:
+def test_a_session_ends_of_age_and_comes_back_within_a_second_to_the_same_master() -> None:
     it = Scripted().welcomed()
     started = it.clock.monotonic()
     while it.phase() is Phase.READY:
@@ -304,6 +310,149 @@ def test_a_session_ends_of_age_and_comes_back_within_a_second() -> None:
     age = it.clock.monotonic() - started
     assert 0.75 * SESSION_MAX_AGE_S <= age <= 1.25 * SESSION_MAX_AGE_S
     assert it.rest_s() <= 1.0
+    it.wait(it.rest_s())
+    assert it.connection.master == "a:1"
+
+
+# -- the directory of masters, and a second connection beside the session
+
+FLEET_OF_THREE = tuple(MasterEntry(name, f"{name}.example:4515", 100, True) for name in ("m1", "m2", "m3"))
+"""The scripted master is m1."""
+
+
+def directory_message(*masters: MasterEntry, key: bytes = JOB_PRIVATE) -> dict[str, Any]:
+    content, signature = signed(key, masters)
+    return {"t": "directory", "content": content, "sig": signature}
+
+
+def with_directory() -> Scripted:
+    it = Scripted().welcomed()
+    it.say(directory_message(*FLEET_OF_THREE))
+    it.take()
+    it.seen.clear()
+    return it
+
+
+def seconds_of(it: Scripted) -> list[str]:
+    """The masters that it wanted to try beside its session since it was asked last."""
+    return [effect.address for effect in it.take() if isinstance(effect, OpenSecond)]
+
+
+def ranked(*names: str) -> list[str]:
+    known = Directory(FLEET_OF_THREE).ranked(MinionId("web1"))
+    return [one.address for one in known if one.name in names]
+
+
+def test_a_minion_begins_at_its_home_and_ends_with_its_configuration() -> None:
+    it = Scripted(known=Directory(FLEET_OF_THREE))
+    it.connection.start()
+    tried = [it.connection.master]
+    for _ in range(6):
+        it.connection.link_down("gone")
+        it.wait(it.rest_s())
+        tried.append(it.connection.master)
+    assert tried == [*ranked("m1", "m2", "m3"), "a:1", "b:2", "c:3", ranked("m1", "m2", "m3")[0]]
+
+
+def test_a_directory_is_passed_to_the_job_server_and_used_when_the_master_is_lost() -> None:
+    it = Scripted().welcomed()
+    message = directory_message(*FLEET_OF_THREE)
+    it.say(message)
+    assert Deliver(message) in it.take()
+    it.connection.link_down("gone")
+    it.wait(it.rest_s())
+    # The one after m1, which is a:1 in the configuration.
+    order = ranked("m1", "m2", "m3")
+    assert it.connection.master == (*order, "a:1")[order.index("m1.example:4515") + 1]
+
+
+def test_a_directory_that_the_connected_master_did_not_sign_ends_the_session() -> None:
+    it = Scripted().welcomed()
+    it.say(directory_message(*FLEET_OF_THREE, key=seed("the link process, taken over")))
+    assert it.phase() is Phase.BACKOFF
+    assert not any(isinstance(effect, Deliver) for effect in it.take())
+
+
+def test_a_minion_moves_at_its_moment_to_the_named_master_and_keeps_its_session() -> None:
+    it = with_directory()
+    it.say({"t": "move", "to": "m3", "spread_ms": 2000})
+    assert seconds_of(it) == []
+    assert 0.0 < it.rest_s() <= 2.0
+    it.wait(it.rest_s())
+    assert seconds_of(it) == ["m3.example:4515"]
+    assert (it.phase(), it.connection.beside("m3.example:4515").master) == (Phase.READY, "")
+    it.connection.second_failed()
+    it.wait(SECOND_MAX_S + 0.1)
+    # Not even to a third one: the master asks again.
+    assert seconds_of(it) == []
+
+
+def test_a_minion_that_is_to_go_anywhere_tries_the_others_in_turn_until_one_accepts_it() -> None:
+    it = with_directory()
+    it.say({"t": "move", "to": "", "spread_ms": 0})
+    tried: list[str] = []
+    for _ in range(3):
+        it.wait(SECOND_MAX_S + 0.1)
+        tried += seconds_of(it)
+        it.connection.second_failed()
+    others = ranked("m2", "m3")
+    assert tried == [*others, others[0]]
+
+
+@pytest.mark.parametrize("to", ["m9", "evil.example:4515"])
+def test_a_minion_moves_to_no_master_that_is_not_in_its_directory(to: str) -> None:
+    it = with_directory()
+    it.say({"t": "move", "to": to, "spread_ms": 0})
+    it.wait(SECOND_MAX_S + 0.1)
+    assert seconds_of(it) == []
+
+
+def test_behind_one_address_a_minion_is_moved_to_whichever_master_answers_there() -> None:
+    it = Scripted().welcomed()
+    it.say(directory_message())
+    it.say({"t": "move", "to": "", "spread_ms": 0})
+    it.wait(0.1)
+    assert seconds_of(it) == ["b:2"]
+
+
+def test_a_master_that_answers_no_heartbeat_is_left_beside_the_session() -> None:
+    it = with_directory()
+    waited = 0.0
+    while not (found := seconds_of(it)):
+        rest = it.rest_s()
+        waited += rest
+        it.wait(rest)
+        assert it.phase() is Phase.READY
+    assert found == ranked("m2", "m3")[:1]
+    assert UNANSWERED_S <= waited < SILENCE_BEATS * HB_S
+    it.say({"t": "heartbeat_ack"})
+    assert CloseSecond() in it.take()
+    it.connection.second_failed()
+    it.wait(SECOND_MAX_S)
+    assert seconds_of(it) == []
+
+
+def test_a_minion_that_knows_one_master_waits_until_it_is_silent() -> None:
+    it = Scripted().welcomed()
+    while it.phase() is Phase.READY:
+        it.wait(it.rest_s())
+        assert seconds_of(it) == []
+
+
+def test_a_session_that_is_lost_ends_the_attempt_beside_it() -> None:
+    it = with_directory()
+    it.say({"t": "move", "to": "", "spread_ms": 0})
+    it.wait(0.1)
+    it.take()
+    it.connection.link_down("gone")
+    assert CloseSecond() in it.take()
+
+
+def test_the_second_connection_counts_on_in_the_order_of_handshakes() -> None:
+    it = with_directory()
+    second = it.connection.beside("m2.example:4515")
+    assert next(second._handshakes) == 2
+    assert next(it.connection._handshakes) == 3
 
 
 def test_close_says_good_bye_in_no_more_words_than_the_table_allows() -> None:

@@ -26,7 +26,7 @@ class Connected:
 
     def __init__(self) -> None:
         self.phase = Phase.BACKOFF
-        self.master = 0
+        self.master = "a:1"
         self.sent: list[Any] = []
         self.announced = OLD["digest"]
         self._effects: list[Effect] = []
@@ -115,7 +115,7 @@ def test_what_was_on_its_way_to_one_master_does_not_reach_the_next(
     result = inside.result(JID, SpoolEntry(TargetState.RETURNED, 0, b"x", 0, 0), inline_max=10)
     for _ in range(2):
         connection.enter(Phase.READY)
-        network.on_up()
+        network._line.on_up()
 
     network.on_batch([pack({**result, "session": 1}), pack({**inside.state(JID, "running", ""), "session": 1})])
     assert connection.sent == []

@@ -10,7 +10,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from saltlite.errors import LocalProtocolError, RemoteProtocolError
 from saltlite.model.keys import fingerprint_bytes
-from saltlite.wire.certificates import CERTIFICATE_MAX_DAYS, NAME_MAX, CertificateContent, MasterCertificate, issue
+from saltlite.wire.certificates import CERTIFICATE_MAX_DAYS, CertificateContent, MasterCertificate, issue
+from saltlite.wire.limits import MASTER_NAME_MAX
 from saltlite.wire.noise import PAYLOAD_MAX
 
 FLEET = hashlib.sha256(b"fleet").digest()
@@ -99,12 +100,14 @@ def test_a_lifetime_above_the_limit_is_refused_even_with_a_good_signature(
 
 
 def test_the_longest_name_fits_the_handshake_with_room_to_spare() -> None:
-    raw = issue(FLEET, dataclasses.replace(CONTENT, name="n" * NAME_MAX, serial=2**64 - 1)).encode()
-    assert MasterCertificate.decode(raw).name == "n" * NAME_MAX
+    raw = issue(FLEET, dataclasses.replace(CONTENT, name="n" * MASTER_NAME_MAX, serial=2**64 - 1)).encode()
+    assert MasterCertificate.decode(raw).name == "n" * MASTER_NAME_MAX
     assert len(raw) <= 300 < PAYLOAD_MAX
 
 
-@pytest.mark.parametrize("name", ["", "n" * (NAME_MAX + 1), "ü" * (NAME_MAX // 2 + 1), "line\nbreak", "\x1b[31m"])
+@pytest.mark.parametrize(
+    "name", ["", "n" * (MASTER_NAME_MAX + 1), "ü" * (MASTER_NAME_MAX // 2 + 1), "line\nbreak", "\x1b[31m"]
+)
 def test_a_name_that_cannot_be_shown_is_not_issued(name: str) -> None:
     with pytest.raises(LocalProtocolError, match="name"):
         issue(FLEET, dataclasses.replace(CONTENT, name=name))

@@ -13,6 +13,7 @@ from saltlite.model.job import PART_BYTES, PART_RESOURCES, resource_parts
 from saltlite.wire.codec import decode, encode
 from saltlite.wire.limits import (
     CHUNK,
+    DIRECTORY_BYTES,
     DOC_MAX,
     EVENT_DATA_MAX,
     EVENT_TAG_MAX,
@@ -20,6 +21,7 @@ from saltlite.wire.limits import (
     FRAME_MAX,
     JOB_BODY_MAX,
     KIB,
+    MASTER_NAME_MAX,
     SEGMENT_MAX,
 )
 from saltlite.wire.merkle import HASH_BYTES, PROOF_MAX
@@ -53,6 +55,8 @@ GOOD: dict[str, dict[str, Any]] = {
     "grant": {"jid": JID},
     "fetch": {"what": "grains"},
     "reconnect": {"spread_ms": 0},
+    "directory": {"content": b"\x90", "sig": b"s" * 64},
+    "move": {"to": "", "spread_ms": 0},
     "heartbeat": {"running": [JID], "spool": 0},
     "job_state": {"jid": JID, "state": "refused", "reason": "x"},
     "return": {
@@ -151,6 +155,10 @@ LIMITS: list[tuple[str, str, Any, Any]] = [
     ("job", "deliver_ms", 0, -1),
     ("return_ack", "jids", [JID] * JIDS_MAX, [JID] * (JIDS_MAX + 1)),
     ("reconnect", "spread_ms", SPREAD_MAX_MS, SPREAD_MAX_MS + 1),
+    ("move", "spread_ms", SPREAD_MAX_MS, SPREAD_MAX_MS + 1),
+    ("move", "to", "n" * MASTER_NAME_MAX, "n" * (MASTER_NAME_MAX + 1)),
+    ("directory", "content", b"c" * DIRECTORY_BYTES, b"c" * (DIRECTORY_BYTES + 1)),
+    ("directory", "sig", b"s" * 64, b"s" * 63),
     ("heartbeat", "running", [JID] * JIDS_MAX, [JID] * (JIDS_MAX + 1)),
     ("heartbeat", "spool", 2**31, True),
     ("job_state", "reason", "x" * REASON_MAX, "x" * (REASON_MAX + 1)),
@@ -222,7 +230,16 @@ def test_a_job_may_carry_the_certificate_of_another_master(cert: Any, fits: bool
     assert reason({**job, "certs": cert}, Sender.MASTER) != ""
 
 
-AUTH = {"id": "web1", "boot": "b", "incarnation": "i", "version": "1.0", "token": b"", "functions": "", "order": [1, 1]}
+AUTH = {
+    "id": "web1",
+    "boot": "b",
+    "incarnation": "i",
+    "version": "1.0",
+    "token": b"",
+    "functions": "",
+    "order": [1, 1],
+    "moves": True,
+}
 
 
 @pytest.mark.parametrize(

@@ -262,6 +262,10 @@ def record(master: Master, changes: list[PresenceChange], *, whole: bool) -> lis
         for some in _each_once(changes):
             outdated += _claim(master, store, [change for change in some if change.up], now)
             away = [change.id for change in some if not change.up]
+            if master.shared is not None:
+                # A minion that has moved is up at another master.
+                here = master.identity.certificate.name
+                away = [row.id for row in store.minions(away) if row.up and row.master == here]
             store.release(master.identity.certificate.name, away, now)
             lost += away
         new = [change.id for change in changes if change.up and change not in outdated]

@@ -43,7 +43,7 @@ from saltlite.master.processes.supervisor import (
     mworkers,
     without_board,
 )
-from saltlite.master.protocol.handshakes import Handshakes
+from saltlite.master.protocol.handshakes import Balancers, Handshakes
 from saltlite.master.protocol.session_manager import SessionManager
 from saltlite.master.store.ports import Store
 from saltlite.model.dataclass import dataclass
@@ -516,6 +516,7 @@ def _run_link(
             handshakes_per_address=config.handshakes_per_address,
             clock=clock,
             chain=chain,
+            balancers=Balancers(config.trusted_balancers),
         ),
         clock,
         sharing(clock, certificate.encode()) if config.several_masters else None,

@@ -332,7 +332,7 @@ class LinkProcess:
                     manager.key_changed(Fingerprint(key), state, minion)
                 # The sessions have been removed: no later frame of theirs has an effect (S5).
                 mworker.channel.send(pack({"t": "keys_done", "n": message["n"]}))
-            case "masters":
+            case "masters" | "placement":
                 self._of_masters(mworker, message)
             case "last_seen":
                 mworker.channel.send(
@@ -351,6 +351,10 @@ class LinkProcess:
 
     def _of_masters(self, membership: MWorkerChannel, message: IpcMessage) -> None:
         manager = self._manager
+        if message["t"] == "placement":
+            manager.masters_are(*message["directory"])
+            manager.drain(message["draining"])
+            return
         if message["begins"]:
             manager.end_lease()
         for key, state, minion in message["changes"]:

@@ -7,7 +7,7 @@ checked against a schema; sizes are limited all the same, because data of minion
                        elsewhere
     MWorker -> link    hello, fleet, watch, decided, committed, uncommitted, publish, pulled, cancel, keys, fetch,
                        replaced, sweep, last_seen, stats, wake_up, response
-    membership -> link  masters, and publish, cancel and wake_up
+    membership -> link  masters, placement, and publish, cancel and wake_up
 """
 
 from __future__ import annotations
@@ -245,6 +245,11 @@ class LinkChannel:
     def replaced(self, minion: str, run: int, handshake: int) -> None:
         """Another master has a newer session of this minion: end this one."""
         self._send({"t": "replaced", "id": minion, "run": run, "handshake": handshake})
+
+    def placement(self, directory: tuple[bytes, bytes], *, draining: bool) -> None:
+        """The signed directory of the masters, and whether this one drains. Sent again after each renewal, because a
+        new link process has to know it."""
+        self._send({"t": "placement", "directory": list(directory), "draining": draining})
 
     def committed(self, number: int, items: Sequence[tuple[str, list[str]]], skipped: int = 0) -> None:
         """A batch of reports is stored: (fingerprint, jids to acknowledge), and the number of rejected results."""

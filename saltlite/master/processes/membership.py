@@ -27,7 +27,7 @@ from saltlite.master.handlers.delivery import send
 from saltlite.master.processes import link_channel as ipc
 from saltlite.master.processes.context import RecentProofs
 from saltlite.master.processes.fleet import FETCH
-from saltlite.master.processes.identity import certificate_of, name_of
+from saltlite.master.processes.identity import certificate_of, job_key, name_of
 from saltlite.master.processes.link_channel import LinkChannel
 from saltlite.master.store.ports import Store
 from saltlite.master.store.sharing import MasterRow, MasterState, SharedStore, SharedWriter
@@ -48,7 +48,8 @@ from saltlite.model.job import Job, TargetState
 from saltlite.model.keys import Fingerprint
 from saltlite.platform.privileges import drop_to
 from saltlite.platform.reactor import Reactor
-from saltlite.wire import job_body
+from saltlite.wire import directory, job_body
+from saltlite.wire.directory import MasterEntry
 from saltlite.wire.framing import IpcMessage, unpack
 
 log = logging.getLogger(__name__)
@@ -160,24 +161,63 @@ class News:
         return bool(self.keys or self.replaced or self.elsewhere or self.has_joined)
 
 
+class DirectorySigner:
+    """Makes the directory of masters that minions get (`saltlite.wire.directory`).
+
+    `job_key` is the seed that this master signs with. Without `lists_masters` the directory is empty.
+    """
+
+    def __init__(self, job_key: bytes, public: bytes, *, lists_masters: bool) -> None:
+        self.public = public
+        self._job_key = job_key
+        self._lists_masters = lists_masters
+        self._entries: list[MasterEntry] | None = None
+        self._signed = b"", b""
+
+    def directory(self, masters: Iterable[MasterRow]) -> tuple[bytes, bytes]:
+        """The content with these masters, and its signature."""
+        before = {one.name: one.is_up for one in self._entries or ()}
+        entries = [
+            MasterEntry(row.name, row.address, row.weight, _takes_sessions(row, before.get(row.name, False)))
+            for row in masters
+            if self._lists_masters
+        ]
+        if entries != self._entries:
+            self._entries = entries
+            self._signed = directory.signed(self._job_key, entries)
+        return self._signed
+
+
+def _takes_sessions(row: MasterRow, did: bool) -> bool:
+    # A master that begins anew is up again in a second: minions would get two directories for that.
+    return did if row.state is MasterState.JOINING else row.state is MasterState.UP
+
+
 class Membership:
     """The life of this master among those that share its store."""
 
     def __init__(
-        self, reactor: Reactor, store: SharedStore, clock: Clock, link: LinkChannel, me: MasterRow, job_public: bytes
+        self,
+        reactor: Reactor,
+        store: SharedStore,
+        clock: Clock,
+        link: LinkChannel,
+        me: MasterRow,
+        signer: DirectorySigner,
     ) -> None:
-        """`me` is JOINING; `job_public` is the public key that this master signs jobs with."""
+        """`me` is JOINING."""
         self._reactor = reactor
         self._store = store
         self._clock = clock
         self._link = link
         self._me = me
-        self._job_public = job_public
+        self._signer = signer
         self._proofs = RecentProofs()
         self._joined_at = -1
         """The event that announces this start."""
         self._seen: dict[tuple[str, int, int], float] = {}
         """When each master was first seen with so many renewals."""
+        self._looked_at = clock.monotonic()
         self._renew_at = clock.monotonic()
         self._busy = False
         self._again = False
@@ -188,6 +228,7 @@ class Membership:
         """When the renewal was sent whose lease the link process does not have yet."""
         self._may_act = False
         """Whether the link process may have a lease."""
+        self._is_draining = False
         self._is_failing = False
         self._leave: Callable[[], None] | None = None
         self._signal = store.listen()
@@ -227,6 +268,7 @@ class Membership:
             if stored.state is MasterState.FENCED:
                 self._fenced()
                 return
+            self._is_draining = stored.state is MasterState.DRAINING
             self._renew_at = now + RENEW_S
             self._renewed_at = sent_at if stored.has_lease else None
         events = self._store.events(self._me.applied, EVENTS)
@@ -237,6 +279,7 @@ class Membership:
             self._applied(events, news, masters)
             return
         self._tell_link(events, news, masters)
+        self._link.placement(self._signer.directory(masters), draining=self._is_draining)
         self._fence_lost(masters)
 
     def _tell_link(self, events: Sequence[Event], news: News, masters: Sequence[MasterRow]) -> None:
@@ -342,8 +385,12 @@ class Membership:
         done()
 
     def _fence_lost(self, masters: Iterable[MasterRow]) -> None:
-        """Fence the masters that have not renewed for LOST_S."""
+        """Fence the masters that have not renewed for LOST_S, in which this one could see it."""
         now = self._clock.monotonic()
+        if now - self._looked_at > LEASE_S:
+            # The database was away, for the others as well perhaps.
+            self._seen.clear()
+        self._looked_at = now
         seen = {(row.name, row.start, row.renewals): row for row in masters if row.name != self._me.name}
         self._seen = {key: self._seen.get(key, now) for key in seen}
         for key, row in seen.items():
@@ -413,7 +460,7 @@ class Membership:
 
     def _is_mine(self, job: Job) -> bool:
         """Whether this master published it, whose own processes hand it over."""
-        return job_body.is_signed(self._job_public, job.body, job.signature)
+        return job_body.is_signed(self._signer.public, job.body, job.signature)
 
 
 def run_membership(
@@ -425,7 +472,7 @@ def run_membership(
     ready: Callable[[], None],
 ) -> None:
     """Run the process until SIGTERM. `start` is the number of this start of the master."""
-    certificate = certificate_of(config.pki_dir)
+    certificate, seed = certificate_of(config.pki_dir), job_key(config.pki_dir)
     drop_to(config.user)
     reactor = Reactor()
 
@@ -442,12 +489,14 @@ def run_membership(
         start=start,
         certificate=certificate.encode(),
         address=_address_of(config),
+        weight=config.master_weight,
         version=__version__,
         state=MasterState.JOINING,
         applied=0,
     )
     store = cast("SharedStore", open_store())
-    membership = Membership(reactor, store, clock, link, me, certificate.job_public)
+    signer = DirectorySigner(seed, certificate.job_public, lists_masters=config.directory)
+    membership = Membership(reactor, store, clock, link, me, signer)
 
     def stop() -> None:
         reactor.call_later(LEAVE_WAIT_S, reactor.stop)

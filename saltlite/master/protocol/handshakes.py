@@ -16,6 +16,8 @@ fixed size; nothing that a stranger sends costs more than one handshake.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from ipaddress import ip_address, ip_network
 from itertools import takewhile
 
 from saltlite.errors import RemoteProtocolError
@@ -37,8 +39,31 @@ from saltlite.wire.limits import (
     UNAUTHENTICATED_PER_NETWORK,
     UNAUTHENTICATED_S,
 )
-from saltlite.wire.messages import AUTH_FIELDS, UNORDERED, Message, check_payload
+from saltlite.wire.messages import AUTH_DEFAULTS, AUTH_FIELDS, Message, check_payload
 from saltlite.wire.noise import Handshake, Role
+
+
+class Balancers:
+    """The addresses of load balancers, as networks such as `192.0.2.0/28`: many minions share one, so that limits of an
+    address do not hold there. Raises ValueError."""
+
+    def __init__(self, networks: Iterable[str] = ()) -> None:
+        self._networks = [ip_network(text) for text in networks]
+
+    def __contains__(self, address: str) -> bool:
+        if not self._networks:
+            return False
+        try:
+            found = ip_address(address.partition("%")[0])
+        except ValueError:
+            return False
+        found = getattr(found, "ipv4_mapped", None) or found
+        return any(found in network for network in self._networks)
+
+    def network(self, address: str, connection: int) -> str:
+        """What that connection counts as: each one of a balancer is a network of its own."""
+        return f"{address}#{connection}" if address in self else address
+
 
 NETWORKS_MAX = 4096
 """Networks whose handshake rate is remembered; a forgotten one has its full burst again."""
@@ -82,11 +107,15 @@ class Handshakes:
         handshakes_per_address: float,
         clock: Clock,
         chain: bytes = b"",
+        balancers: Balancers | None = None,
     ) -> None:
         self._fleet_public = fleet_public
         self._chains = {fingerprint_bytes(fleet_public): b"", **_chains(chain)}
         """The successions for a minion that pins the fleet with that fingerprint; the present fleet comes first."""
         self.certificate = certificate
+        self.balancers = balancers or Balancers()
+        self.is_closed = False
+        """Whether strangers have to come again later."""
         self._private = private
         self._clock = clock
         self.handshakes_per_network = handshakes_per_address
@@ -114,7 +143,7 @@ class Handshakes:
             raise RemoteProtocolError("second-hello")
         if not self._admits(address, now):
             return _busy()
-        slot = self._slots.add(route, address)
+        slot = self._slots.add(route, self.balancers.network(address, connection))
         if not slot.admitted:
             return _busy()
         if slot.displaced is not None:
@@ -136,8 +165,8 @@ class Handshakes:
         payload = codec.decode(opening.handshake.read(frame.message))
         if isinstance(payload, dict):
             # A minion of the version before does not send all, one of the next version may send more.
-            payload = {name: payload[name] for name in AUTH_FIELDS if name in payload}
-            payload.setdefault("order", UNORDERED)
+            known = {name: payload[name] for name in AUTH_FIELDS if name in payload}
+            payload = {**AUTH_DEFAULTS, **known}
         hello = check_payload(payload, AUTH_FIELDS)
         return AuthenticatedPeer(SecureSession(opening.handshake), hello, opening.connection, opening.address)
 
@@ -159,7 +188,11 @@ class Handshakes:
 
     def _admits(self, address: str, now: float) -> bool:
         """Whether a handshake from that address may begin."""
-        return not self._rate_by_network.take(network_of(address), now) and not self._rate.take(None, now)
+        if self.is_closed:
+            return False
+        if address not in self.balancers and self._rate_by_network.take(network_of(address), now):
+            return False
+        return not self._rate.take(None, now)
 
     def _forget(self, route: bytes) -> _Opening | None:
         self._slots.remove(route)
@@ -184,7 +217,8 @@ CONNECTS_S = 10.0
 class UnauthenticatedConnections:
     """The connections without a session. `handshakes_per_network` is the rate of one network, per second."""
 
-    def __init__(self, handshakes_per_network: float) -> None:
+    def __init__(self, handshakes_per_network: float, balancers: Balancers) -> None:
+        self._balancers = balancers
         per_network = max(UNAUTHENTICATED_PER_NETWORK, int(handshakes_per_network * CONNECTS_S))
         self._slots: ConnectionLimiter[int] = ConnectionLimiter(UNAUTHENTICATED_MAX, per_network)
         self._connected: dict[int, str] = {}
@@ -223,7 +257,7 @@ class UnauthenticatedConnections:
         return [self._forget(connection) for connection in late]
 
     def _enter(self, connection: int, now: float) -> list[CloseConnection]:
-        slot = self._slots.add(connection, self._connected[connection])
+        slot = self._slots.add(connection, self._balancers.network(self._connected[connection], connection))
         if not slot.admitted:
             return [self._forget(connection)]
         self._deadlines[connection] = now + UNAUTHENTICATED_S

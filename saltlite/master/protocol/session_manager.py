@@ -11,7 +11,7 @@
     READY and   key rejected | revoked | deleted, a newer session    gone, after STATE says so
     PENDING     bye                                                  gone
                 a bad frame, one heartbeat and 22.5 s of silence     gone, connection closed
-                20 s without a lease, or the master is fenced        gone, connection closed
+                60 s without a lease, or the master is fenced        gone, connection closed
 
 Invariants: a peer's identity is that of its session (R2); a bad frame ends its own session only (R9); a key has at most
 one session, and an id one key; a stranger occupies one row of a bounded table (R12); silence has no other effect than
@@ -96,7 +96,7 @@ class SessionManager:
     def __init__(self, handshakes: Handshakes, clock: Clock, sharing: Sharing | None = None) -> None:
         self._clock = clock
         self._handshakes = handshakes
-        self._unauthenticated = UnauthenticatedConnections(handshakes.handshakes_per_network)
+        self._unauthenticated = UnauthenticatedConnections(handshakes.handshakes_per_network, handshakes.balancers)
         self.sessions = Sessions()
         self._sending: dict[int, MinionSession] = {}
         self._lost_connections: set[int] = set()
@@ -192,6 +192,8 @@ class SessionManager:
             for peer in list(self.sessions.by_number.values()):
                 if peer.state is None or now >= peer.pull_at or now - peer.last_seen >= peer.silence_s:
                     self._check(peer, now)
+            if self.sharing is not None:
+                self._send_all(self.sharing.placement.due(self.sessions.by_number, len(self.sessions.by_id), now))
             self._grant(self._assembly.expire(now))
             for contest in self._duplicate_keys.overdue(now):
                 self._admit(contest)
@@ -300,6 +302,17 @@ class SessionManager:
         if peer is not None and peer.hello["order"] <= [run, handshake]:
             self._send(peer, {"t": "state", "state": "replaced"})
             self._drop(peer)
+
+    def masters_are(self, content: bytes, signature: bytes) -> None:
+        """This is the signed directory of the masters (`saltlite.wire.directory`)."""
+        if self.sharing is not None:
+            self.sharing.placement.directory_is(content, signature, self.sessions.by_id.values())
+
+    def drain(self, wanted: bool) -> None:
+        """Whether this master takes no new sessions, and sends its minions to other masters."""
+        if self.sharing is not None:
+            self._handshakes.is_closed = wanted
+            self._send_all(self.sharing.placement.drain(wanted, self.sessions.by_id.values()))
 
     def lease(self, until: float) -> None:
         """This master may act until then (`Clock.boottime`)."""
@@ -471,6 +484,8 @@ class SessionManager:
         self.sessions.by_key[peer.fingerprint] = peer
         self._effects.append(peer.presence(up=True))
         self._pull_fresh(peer, self._clock.monotonic())
+        if self.sharing is not None:
+            self.sharing.placement.came(peer)
 
     def _admit(self, contest: Contest | None) -> None:
         """The older session of a contest has ended or is silent: accept the newcomer."""
@@ -546,6 +561,10 @@ class SessionManager:
             peer = self.sessions.by_number.get(session)
             if peer is not None:
                 self._send(peer, {"t": "grant", "jid": jid})
+
+    def _send_all(self, messages: Iterable[tuple[MinionSession, Message]]) -> None:
+        for peer, message in messages:
+            self._send(peer, message)
 
     def _send_to(self, minion: str, message: Message) -> None:
         if peer := self.sessions.by_id.get(minion):

@@ -1,19 +1,22 @@
-"""What a master does that shares its store with others: it acts only while it has a lease, and names the issuers of
-jobs."""
+"""What a master does that shares its store with others: it acts only while it has a lease, names the issuers of jobs,
+and tells minions which masters there are and which one to go to."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Container, Iterable
+from collections import OrderedDict, deque
+from collections.abc import Container, Iterable, Iterator
 
 from saltlite.master.protocol.effects import CloseConnection, Effect, Presence, Send
-from saltlite.master.protocol.sessions import Delivery
+from saltlite.master.protocol.sessions import Delivery, MinionSession
 from saltlite.model.clock import Clock
 from saltlite.model.dataclass import dataclass
-from saltlite.model.ids import JID_DIGITS
+from saltlite.model.ids import JID_DIGITS, MinionId
+from saltlite.wire import codec
 from saltlite.wire.certificates import MasterCertificate
+from saltlite.wire.directory import NOWHERE, Directory, from_rows
 from saltlite.wire.job_body import is_signed
 from saltlite.wire.limits import RETURN_MEMORY
+from saltlite.wire.messages import SPREAD_MAX_MS, Message
 
 # -- Who signed a job, where several masters share a store. Each minion verifies that; the certificate of another master
 # travels with the job, because a message on its own may be lost.
@@ -65,9 +68,9 @@ class Issuers:
 # this master has applied the change, or until its lease must have ended (`saltlite.master.processes.membership`).
 
 
-SUSPEND_S = 20.0
-"""How long sessions outlive their lease: the database may be restarted meanwhile, and no minion takes its master for
-silent before 2.5 heartbeats."""
+SUSPEND_S = 60.0
+"""How long sessions outlive their lease: the database may be restarted meanwhile. A minion whose heartbeat is not
+answered tries another master while it keeps its session, and leaves when that one accepts it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,14 +142,102 @@ class Lease:
         return taken
 
 
+# -- Which master a minion belongs to (`saltlite.wire.directory`)
+#
+# Every minion that knows the messages gets the directory after it is READY, and again when it changes. When the
+# minions that belong to other masters are OVER of those that belong here, for OVER_S, this master sends them home, so
+# that a master that comes back gets its share. A master that drains sends all of them to any other master.
+
+
+TOLD_AT_ONCE = 1_000
+"""Minions that get the directory in one tick: each costs a frame."""
+OVER = 0.1
+OVER_S = 60.0
+MOVES_AT_ONCE = 50
+"""Minions sent home in one tick: each costs another master a handshake and a claim in the store."""
+DRAIN_PER_S = 200
+"""Minions that leave a master that drains, in a second."""
+NEVER = float("inf")
+
+
+def move(to: str, spread_ms: int) -> Message:
+    """Go to the master of that name, or to any other, within that time; the session stays until then."""
+    return {"t": "move", "to": to, "spread_ms": spread_ms}
+
+
+class Placement:
+    """The directory, the sessions that do not have it yet, and those of minions that belong to another master."""
+
+    def __init__(self, name: str) -> None:
+        self.is_draining = False
+        self._name = name
+        self._message: Message | None = None
+        self._directory: Directory = NOWHERE
+        self._untold: deque[MinionSession] = deque()
+        self._foreign: dict[int, MinionSession] = {}
+        """By the number of the session; those that were asked to leave are not here."""
+        self._over_since = NEVER
+
+    def directory_is(self, content: bytes, signature: bytes, sessions: Iterable[MinionSession]) -> None:
+        """Tell these sessions, if it is another one than before."""
+        if self._message is not None and self._message["content"] == content:
+            return
+        self._message = {"t": "directory", "content": content, "sig": signature}
+        self._directory = from_rows(codec.decode(content))
+        self._foreign.clear()
+        self._untold = deque(peer for peer in sessions if peer.hello["moves"])
+
+    def came(self, peer: MinionSession) -> None:
+        """A session of an accepted key began."""
+        if self._message is not None and peer.hello["moves"]:
+            self._untold.append(peer)
+
+    def drain(self, wanted: bool, sessions: Iterable[MinionSession]) -> Iterator[tuple[MinionSession, Message]]:
+        """Whether this master drains; the messages that send its minions away."""
+        if wanted and not self.is_draining:
+            leaving = list(sessions)
+            spread_ms = min(SPREAD_MAX_MS, len(leaving) * 1000 // DRAIN_PER_S)
+            for peer in leaving:
+                yield peer, move("", spread_ms) if peer.hello["moves"] else {"t": "reconnect", "spread_ms": spread_ms}
+        self.is_draining = wanted
+
+    def due(self, sessions: Container[int], count: int, now: float) -> Iterator[tuple[MinionSession, Message]]:
+        """The messages of this tick; `count` is the number of minions that are up here."""
+        if self._message is None:
+            return
+        for _ in range(min(TOLD_AT_ONCE, len(self._untold))):
+            peer = self._untold.popleft()
+            if peer.session.id in sessions:
+                yield peer, self._message
+                if self.is_draining:
+                    # It was accepted just before.
+                    yield peer, move("", 0)
+                elif self._directory.home(MinionId(peer.id)) not in ("", self._name):
+                    self._foreign[peer.session.id] = peer
+        for number in [number for number in self._foreign if number not in sessions]:
+            del self._foreign[number]
+        is_over = len(self._foreign) > OVER * (count - len(self._foreign))
+        if not self._foreign or (not is_over and now - self._over_since < OVER_S):
+            self._over_since = NEVER
+        elif is_over and self._over_since == NEVER:
+            self._over_since = now
+        elif now - self._over_since >= OVER_S:
+            # Once begun, all are sent home. Each is asked once: one that cannot reach its home stays.
+            for number in list(self._foreign)[:MOVES_AT_ONCE]:
+                peer = self._foreign.pop(number)
+                yield peer, move(self._directory.home(MinionId(peer.id)), 1000)
+
+
 @dataclass(frozen=True, slots=True)
 class Sharing:
     """What a session manager needs beside its own state."""
 
     lease: Lease
     issuers: Issuers
+    placement: Placement
 
 
 def sharing(clock: Clock, certificate: bytes) -> Sharing:
     """For the master with that encoded certificate, which has no lease yet."""
-    return Sharing(Lease(clock, float("-inf")), Issuers(certificate))
+    name = MasterCertificate.decode(certificate).name
+    return Sharing(Lease(clock, float("-inf")), Issuers(certificate), Placement(name))

@@ -106,8 +106,8 @@ class JobContext:
     spool_dir: str
     returns: Returns
     """Encodes returns."""
-    phase_is: Callable[[str, str, int], None]
-    """Called with the phase of the connection, its reason, and the master's place in the configuration."""
+    phase_is: Callable[[str, str, str], None]
+    """Called with the phase of the connection, its reason, and the `host:port` of the master."""
     refresh: Callable[[str, Callable[[IpcMessage], None]], None] = lambda _what, done: done({})
     """Refreshes "modules", "grains" or "pillar", and calls back."""
     pillar: dict[str, Any] = field(default_factory=dict)

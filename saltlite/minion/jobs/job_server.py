@@ -51,7 +51,7 @@ from saltlite.minion.protocol.effects import (
     Tell,
     Write,
 )
-from saltlite.minion.protocol.jobs import JobMachine
+from saltlite.minion.protocol.jobs import JobMachine, MasterTrust
 from saltlite.minion.resources.server import ResourceRuns, RunCallbacks
 from saltlite.minion.sync import DocumentSync
 from saltlite.model.clock import Clock
@@ -64,16 +64,13 @@ from saltlite.platform.process import Child, ProcessTree, start_ticks
 from saltlite.platform.reactor import Reactor, Timer
 from saltlite.platform.stream import Channel
 from saltlite.platform.supervision import how
+from saltlite.wire import directory
 from saltlite.wire.certificates import BUILD_DATE_S, MasterCertificate
 from saltlite.wire.framing import IpcMessage, pack, unpack
 from saltlite.wire.job_body import FunctionCall
 from saltlite.wire.messages import Message, Sender, check
 
 log = logging.getLogger(__name__)
-
-Believe = Callable[[MasterCertificate, bytes, int], None]
-"""Verifies a master's certificate with the encoded successions of fleets, at a time in seconds since 1970, and trusts
-its fleet from then on. Raises RemoteProtocolError."""
 
 MakeRuns = Callable[[RunCallbacks], ResourceRuns]
 """Creates what runs functions on resources."""
@@ -97,8 +94,8 @@ class JobServer:
     """Passes events of the network process, of processes and of the disk to the job state machine, which answers with
     effects, and carries these out.
 
-    `believe` verifies the certificate of a master. `fail` is called when the disk fails, and ends the daemon, because a
-    job that cannot be recorded must not run. While the disk is only full, new jobs are refused.
+    `fail` is called when the disk fails, and ends the daemon, because a job that cannot be recorded must not run. While
+    the disk is only full, new jobs are refused.
     """
 
     def __init__(
@@ -109,7 +106,7 @@ class JobServer:
         clock: Clock,
         context: JobContext,
         *,
-        believe: Believe,
+        trust: MasterTrust,
         fail: Callable[[str], None],
     ) -> None:
         self._reactor = reactor
@@ -117,7 +114,7 @@ class JobServer:
         self._disk = disk
         self._clock = clock
         self._context = context
-        self._believe = believe
+        self._masters = trust
         self._fail = fail
         self._channel: Channel | None = None
         self._session = 0
@@ -241,7 +238,7 @@ class JobServer:
                 self.own_jobs.connected()
                 self.documents.connected()
             case "phase":
-                self._context.phase_is(str(message["phase"]), str(message["reason"]), int(message["master"]))
+                self._context.phase_is(str(message["phase"]), str(message["reason"]), str(message["master"]))
             case _:
                 self._from_master(check(message, Sender.MASTER, accepted=True))
 
@@ -268,6 +265,8 @@ class JobServer:
                 self.rpc_server.on_response(message)
             case "fetch":
                 self.documents.wanted(message["what"])
+            case "directory":
+                self._masters.keep(directory.read(message["content"], message["sig"], self._jobs.job_keys()))
 
     def _trust(self, raw: bytes, chain: bytes) -> None:
         certificate = self._believed(raw, chain)
@@ -275,8 +274,15 @@ class JobServer:
             self._jobs.trust(certificate.job_public, certificate.not_after)
 
     def _believed(self, raw: bytes, chain: bytes) -> MasterCertificate | None:
-        # With a clock that is far behind, every certificate would look as if it were not valid yet.
-        return _believed(raw, chain, self._believe, int(max(self._clock.wall(), BUILD_DATE_S)))
+        """The certificate in `raw`; None if it is refused."""
+        try:
+            certificate = MasterCertificate.decode(raw)
+            # With a clock that is far behind, every certificate would look as if it were not valid yet.
+            self._masters.believe(certificate, chain, int(max(self._clock.wall(), BUILD_DATE_S)))
+        except ProtocolError as error:
+            log.error("a certificate that the network process passed on was refused: %s", error)  # noqa: TRY400 - a sentence
+            return None
+        return certificate
 
     # -- effects
 
@@ -609,17 +615,6 @@ def recovered_job(entry: JournalEntry) -> RecoveredJob:
         srns=entry.srns,
         alive=alive,
     )
-
-
-def _believed(raw: bytes, chain: bytes, believe: Believe, now_s: int) -> MasterCertificate | None:
-    """The certificate in `raw`; None if `believe` refuses it."""
-    try:
-        certificate = MasterCertificate.decode(raw)
-        believe(certificate, chain, now_s)
-    except ProtocolError as error:
-        log.error("a certificate that the network process passed on was refused: %s", error)  # noqa: TRY400 - a sentence
-        return None
-    return certificate
 
 
 def _received_part(message: Message) -> ReceivedPart:

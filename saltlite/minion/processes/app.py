@@ -29,8 +29,8 @@ from saltlite.minion.jobs.spool import DiskSpool
 from saltlite.minion.processes import identity
 from saltlite.minion.processes import ipc_messages as ipc
 from saltlite.minion.processes.identity import READY, STOPPED, Status, read_status, write_status
-from saltlite.minion.processes.start import NetworkChild, running_dir
-from saltlite.minion.protocol.jobs import JobMachine
+from saltlite.minion.processes.start import NetworkChild, masters_of, running_dir
+from saltlite.minion.protocol.jobs import JobMachine, MasterTrust
 from saltlite.minion.resources.discovery import declared_by
 from saltlite.minion.resources.server import ResourceServer, RunCallbacks, ServerContext
 from saltlite.minion.sync import (
@@ -55,6 +55,7 @@ from saltlite.platform.files import PosixFolder
 from saltlite.platform.process import SETTLED_S, freeze_heap, run_in_child, trim_heap, unmap_clean_pages
 from saltlite.platform.reactor import Reactor
 from saltlite.platform.stream import Channel
+from saltlite.wire.directory import Directory
 from saltlite.wire.framing import IpcMessage, pack
 from saltlite.wire.messages import Message, functions_message
 
@@ -92,6 +93,8 @@ class MinionDaemon:
         logs.set_log_context(id=self._id)
         self._fleet = identity.PinnedFleet(config, token)
         self._fleet.keep()
+        fleets = () if self._fleet.pinned is None else (self._fleet.pinned, *self._fleet.former)
+        self._masters = identity.kept_masters(config.data_dir, fleets)
         self._boot = clock.entropy(16).hex()
         # Made here; only the proof is passed on, so the network process never sees the secret of a token.
         self._proof = identity.join_proof(config.pki_dir, clock, token, self._id)
@@ -125,9 +128,8 @@ class MinionDaemon:
             alarm=lambda refused: self._write_status(refused=refused),
         )
         jobs = JobMachine(self._id, clock, limit=config.jobs_max, longest_s=config.run_timeout)
-        self._server = JobServer(
-            self._reactor, jobs, disk, clock, context, believe=self._fleet.believe, fail=self._fail
-        )
+        trust = MasterTrust(self._fleet.believe, self._keep_masters)
+        self._server = JobServer(self._reactor, jobs, disk, clock, context, trust=trust, fail=self._fail)
         self._callers = LocalCallers(self._reactor, self._server.rpc_server, config.data_dir)
         self._resources = self._make_resources(context, disk)
         self._inventory: dict[str, Any] = {}
@@ -226,7 +228,7 @@ class MinionDaemon:
     def _send_event(self, message: Message, answered: Callable[[Message], None]) -> None:
         self._server.rpc_server.ask(message, answered, again=True)
 
-    def _phase(self, phase: str, reason: str, master: int) -> None:
+    def _phase(self, phase: str, reason: str, master: str) -> None:
         if self._status.phase == STOPPED:
             return  # said before it was told to stop: the last word has been written
         self._write_status(phase=phase, reason=reason, at=self._clock.wall())
@@ -236,13 +238,21 @@ class MinionDaemon:
             self._use_master(master)
             self._opening.connected()
 
-    def _use_master(self, number: int) -> None:
+    def _use_master(self, address: str) -> None:
         """Put the connected master first in the options of the next jobs: files that users write see it as `master`."""
-        masters = self._config.master
-        order = [*masters[number : number + 1], *masters[:number], *masters[number + 1 :]]
+        texts = dict(zip(masters_of(self._config), self._config.master, strict=True))
+        if address not in {*texts, *(one.address for one in self._masters.masters)}:
+            return  # the network process has it from no master
+        here = texts.get(address, address)
+        order = [here, *(text for text in self._config.master if text != here)]
         if order != self._context.opts["master"]:
             self._context.opts = {**self._context.opts, "master": order}
             self._server.grains_are(self._context.grains)  # waiting processes have the old options
+
+    def _keep_masters(self, known: Directory) -> None:
+        if known != self._masters and self._fleet.pinned is not None:
+            self._masters = known
+            identity.keep_masters(self._config.data_dir, self._fleet.pinned, known)
 
     def _write_status(self, **changes: Any) -> None:
         self._status = replace(self._status, **changes)
@@ -357,7 +367,7 @@ class MinionDaemon:
                     incarnation=self._journal.incarnation,
                     run=self._runs.next(),
                     proof=self._proof,
-                    fleet=self._fleet.raw(),
+                    fleet=(self._fleet.raw(), self._masters),
                     functions=self._functions(),
                 )
             )

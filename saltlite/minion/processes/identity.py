@@ -3,6 +3,8 @@
 minion.key    X25519, 32 bytes, created on the first start; it never leaves the minion
 minion_id     the id of the first start, so that a changed host name does not change the id
 fleet.pin     the fleet of this minion, and its former keys; the network process cannot write it
+
+and, in the data_dir, the state of the connection and the directory of masters.
 """
 
 from __future__ import annotations
@@ -12,11 +14,11 @@ import json
 import logging
 import os
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING
 
-from saltlite.errors import MisconfiguredError, RemoteProtocolError, StartupError, UsageError
+from saltlite.errors import MisconfiguredError, ProtocolError, RemoteProtocolError, StartupError, UsageError
 from saltlite.model.clock import Clock
 from saltlite.model.dataclass import dataclass
 from saltlite.model.ids import MinionId, parse_minion_id
@@ -32,6 +34,7 @@ from saltlite.model.keys import (
 from saltlite.model.resourcelook import TypeReport, read_report
 from saltlite.platform.privileges import read_secret, write_secret
 from saltlite.wire.certificates import MasterCertificate, successors
+from saltlite.wire.directory import NOWHERE, Directory, from_rows
 from saltlite.wire.noise import public_of
 from saltlite.wire.signatures import prove
 
@@ -223,15 +226,17 @@ class Status:
 
 def write_status(data_dir: str, status: Status) -> None:
     """Write the file atomically; longer texts than TEXT_MAX are truncated."""
-    path = os.path.join(data_dir, NAME)
-    temporary = f"{path}.new"
     texts = {name: getattr(status, name)[:TEXT_MAX] for name in ("phase", "reason", "resources", "looked_at")}
     types = {name: report.to_map() for name, report in status.types.items()}
-    text = json.dumps({**texts, "at": status.at, "refused": status.refused, "types": types})
+    _write(os.path.join(data_dir, NAME), {**texts, "at": status.at, "refused": status.refused, "types": types})
+
+
+def _write(path: str, document: object) -> None:
+    temporary = f"{path}.new"
     with contextlib.suppress(OSError):
         fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         with open(fd, "w", encoding="utf-8") as file:
-            file.write(text + "\n")
+            file.write(json.dumps(document) + "\n")
         os.rename(temporary, path)
 
 
@@ -245,3 +250,27 @@ def read_status(data_dir: str) -> Status | None:
         return Status(**texts, at=float(document["at"]), refused=int(document.get("refused", 0)), types=types)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
+
+
+# -- The directory of the masters that share a store (`saltlite.wire.directory`): the minion tries them in its own order
+# when it starts. The job server verifies it before it keeps it; the network process cannot write it. Without the file,
+# the minion begins with the masters of its configuration, so it is written without a sync.
+
+
+MASTERS = "masters.json"
+
+
+def keep_masters(data_dir: str, fleet: Fingerprint, known: Directory) -> None:
+    """Write the file atomically; `fleet` is the one whose master signed the directory."""
+    _write(os.path.join(data_dir, MASTERS), {"fleet": fleet, "masters": known.rows()})
+
+
+def kept_masters(data_dir: str, fleets: Collection[Fingerprint]) -> Directory:
+    """The directory in the file; that without masters if there is none, if it cannot be read, or if it is that of
+    another fleet than these."""
+    try:
+        with open(os.path.join(data_dir, MASTERS), encoding="utf-8") as file:
+            document = json.loads(file.read(_FILE_MAX))
+        return from_rows(document["masters"]) if document["fleet"] in fleets else NOWHERE
+    except (OSError, ValueError, KeyError, TypeError, ProtocolError):
+        return NOWHERE

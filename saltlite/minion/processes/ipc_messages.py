@@ -4,7 +4,7 @@ The job server does not believe the network process: what can make it run someth
 checked where it is run. The network process may die at any time and is started again.
 
     network -> job server    ready, trust, phase; and what the master said, as it came: job, cancel, return_ack, grant,
-                             fetch, response
+                             fetch, response, directory
     job server -> network    start, once and first; state, result, body, status, functions, ask
 """
 
@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from saltlite.minion.protocol.effects import SpoolEntry
+from saltlite.wire.directory import Directory
 from saltlite.wire.framing import IpcMessage
 from saltlite.wire.limits import RETURN_MAX
 from saltlite.wire.messages import Message
@@ -41,8 +42,8 @@ def trust(certificate: bytes, chain: bytes) -> IpcMessage:
     return {"t": "trust", "cert": certificate, "chain": chain}
 
 
-def phase(name: str, reason: str, master: int) -> IpcMessage:
-    """The phase of the connection, for `systemctl status`; `master` is the master's place in the configuration."""
+def phase(name: str, reason: str, master: str) -> IpcMessage:
+    """The phase of the connection, for `systemctl status`; `master` is the `host:port` of the master."""
     return {"t": "phase", "phase": name, "reason": reason, "master": master}
 
 
@@ -50,9 +51,18 @@ def phase(name: str, reason: str, master: int) -> IpcMessage:
 
 
 def start(
-    minion: str, *, boot: str, incarnation: str, run: int, proof: bytes, fleet: bytes | None, functions: Message
+    minion: str,
+    *,
+    boot: str,
+    incarnation: str,
+    run: int,
+    proof: bytes,
+    fleet: tuple[bytes | None, Directory],
+    functions: Message,
 ) -> IpcMessage:
-    """Who this minion is, and what it has (`MinionIdentity`, without the key); `fleet` is the pinned fingerprint."""
+    """Who this minion is, and what it has (`MinionIdentity`, without the key); `fleet` is the pinned fingerprint, with
+    the directory of masters that was kept."""
+    pinned, masters = fleet
     return {
         "t": "start",
         "id": minion,
@@ -60,7 +70,8 @@ def start(
         "incarnation": incarnation,
         "run": run,
         "proof": proof,
-        "fleet": fleet,
+        "fleet": pinned,
+        "masters": masters.rows(),
         "functions": dict(functions),
     }
 

@@ -1,4 +1,4 @@
-"""The network process of a minion: connects the connection state machine, the link and the job server.
+"""The network process of a minion: connects the connection state machines, their links and the job server.
 
 An attacker who controls this process can delay jobs and read its traffic, and no more: it has no rights, writes
 nothing, and cannot make the job server run what no master signed for this minion.
@@ -15,9 +15,11 @@ from saltlite.minion.processes import ipc_messages as ipc
 from saltlite.minion.protocol.connection import (
     Changed,
     Close,
+    CloseSecond,
     ConnectionMachine,
     Deliver,
     OpenLink,
+    OpenSecond,
     Phase,
     SendFrame,
     Trust,
@@ -35,6 +37,9 @@ log = logging.getLogger(__name__)
 
 FULL_RETRY_S = 0.02
 """Seconds between two attempts when the link is full, because it does not report free space."""
+LINGER_S = 5.0
+"""How long a session stays open after the minion has moved: longer than it takes the new master to store that, and to
+tell the old one."""
 
 
 @dataclass(slots=True)
@@ -46,28 +51,70 @@ class Transfer:
     offset: int = 0
 
 
+class MasterConnection:
+    """A connection with its link, and the frames that its link had no room for, in order."""
+
+    def __init__(
+        self,
+        process: NetworkProcess,
+        connection: ConnectionMachine,
+        make_link: Callable[[MasterConnection], ClientLink],
+    ) -> None:
+        self.connection = connection
+        self.link = make_link(self)
+        self.backlog: deque[bytes] = deque()
+        self.trust: Trust | None = None
+        """What to tell the job server once this connection is the one of the minion."""
+        self._process = process
+
+    def on_up(self) -> None:
+        self._input(self.connection.link_up)
+
+    def on_frame(self, frame: bytes) -> None:
+        self._input(lambda: self.connection.frame(frame))
+
+    def on_down(self, reason: str) -> None:
+        """Handle the loss of the link, or a failed connection."""
+        self._input(lambda: self.connection.link_down(reason))
+
+    def close(self) -> None:
+        """Drop the link and what waits for it."""
+        self.backlog.clear()
+        self.link.close()
+
+    def _input(self, give: Callable[[], None]) -> None:
+        if self._process.uses(self):
+            give()
+            self._process.carry_out()
+
+
 class NetworkProcess:
-    """`functions` is the message with the functions of this minion, `key` the fingerprint of its key."""
+    """`functions` is the message with the functions of this minion, `key` the fingerprint of its key.
+
+    A second connection, to another master, may be tried beside the session (`saltlite.minion.protocol.connection`).
+    """
 
     def __init__(
         self,
         reactor: Reactor,
         connection: ConnectionMachine,
-        make_link: Callable[[NetworkProcess], ClientLink],
+        make_link: Callable[[MasterConnection], ClientLink],
         functions: Message,
         *,
         key: Fingerprint,
     ) -> None:
         self._reactor = reactor
-        self._connection = connection
         self._functions = functions
         self._refusal = ""
         """Why the master refuses this minion; "" if it does not."""
         self._untold = False
         self._key = key
-        self._link = make_link(self)
+        self._make_link = make_link
+        self._line = MasterConnection(self, connection, make_link)
+        self._second: MasterConnection | None = None
+        self._left: MasterConnection | None = None
+        """The connection that the present one took the place of, for LINGER_S."""
         self._channel: Channel | None = None
-        self._backlog: deque[bytes] = deque()
         self._transfers: deque[Transfer] = deque()
         self._retry_due = False
         self._sessions = 0
@@ -77,27 +124,26 @@ class NetworkProcess:
         """Connect; `channel` leads to the job server."""
         self._channel = channel
         self._connection.start()
-        self._carry_out()
+        self.carry_out()
 
-    # -- the link
+    @property
+    def _connection(self) -> ConnectionMachine:
+        return self._line.connection
 
-    def on_up(self) -> None:
-        self._connection.link_up()
-        self._carry_out()
-
-    def on_frame(self, frame: bytes) -> None:
-        self._connection.frame(frame)
-        self._carry_out()
-
-    def on_down(self, reason: str) -> None:
-        """Handle the loss of the link, or a failed connection."""
-        self._connection.link_down(reason)
-        self._carry_out()
+    def uses(self, line: MasterConnection) -> bool:
+        """Whether what comes by that connection counts."""
+        return line is self._line or line is self._second
 
     def stop(self) -> None:
         self._connection.close("the minion is stopping")
-        self._carry_out()
+        self.carry_out()
         self._reactor.call_later(0.05, self._reactor.stop)
+
+    def close(self) -> None:
+        """Drop all connections."""
+        for line in (self._line, self._second, self._left):
+            if line is not None:
+                line.close()
 
     # -- the job server
 
@@ -105,7 +151,7 @@ class NetworkProcess:
         """Handle messages of the job server."""
         for data in batch:
             self._from_job_server(unpack(data))
-        self._carry_out()
+        self.carry_out()
 
     def on_closed(self, reason: str) -> None:
         """Stop: the job server is gone."""
@@ -126,44 +172,98 @@ class NetworkProcess:
                 self._transfers.append(Transfer(message["jid"], message["body"]))
                 self._pump()
             case "status":
-                self._connection.running = message["running"]
-                self._connection.spooled = message["spooled"]
+                for line in self._lines():
+                    line.connection.running, line.connection.spooled = message["running"], message["spooled"]
             case "functions":
                 self._functions = message["message"]
-                self._connection.functions_are(self._functions["digest"])
+                for line in self._lines():
+                    line.connection.functions_are(self._functions["digest"])
                 self._untold = not self._connection.send(self._functions)
             case "ask":
                 self._connection.send(message["message"])
 
+    def _lines(self) -> list[MasterConnection]:
+        return [self._line] if self._second is None else [self._line, self._second]
+
     # -- effects
 
-    def _carry_out(self) -> None:
+    def carry_out(self) -> None:
+        """Carry out the effects of the connections, in order. Call it after each event."""
         while effects := self._connection.take():
             for effect in effects:
                 match effect:
                     case SendFrame(frame):
-                        self._send(frame)
+                        self._send(self._line, frame)
                     case Deliver(message):
                         self._deliver(message)
                     case OpenLink(address):
-                        self._open(address)
+                        self._open(self._line, address)
+                    case OpenSecond(address):
+                        self._begin_second(address)
+                    case CloseSecond():
+                        self._drop_second()
                     case Close():
-                        self._backlog.clear()
                         self._transfers.clear()
-                        self._link.close()
+                        self._line.close()
                     case Changed(phase, reason):
                         self._changed(phase, reason)
                     case Trust(_, certificate, chain):
                         self._tell(ipc.trust(certificate.encode(), chain))
+        self._carry_out_second()
         self._arm()
 
-    def _open(self, address: str) -> None:
-        self._backlog.clear()
+    def _open(self, line: MasterConnection, address: str) -> None:
+        line.backlog.clear()
         try:
-            self._link.open(address)
+            line.link.open(address)
         except LinkError as error:
             reason = str(error)
-            self._reactor.call_soon(lambda: self.on_down(reason))
+            self._reactor.call_soon(lambda: line.on_down(reason))
+
+    # -- a second connection
+
+    def _begin_second(self, address: str) -> None:
+        self._drop_second()
+        self._second = MasterConnection(self, self._connection.beside(address), self._make_link)
+        self._second.connection.start()
+
+    def _drop_second(self) -> None:
+        if self._second is not None:
+            self._second.close()
+            self._second = None
+
+    def _carry_out_second(self) -> None:
+        while self._second is not None and (effects := self._second.connection.take()):
+            for effect in effects:
+                match effect:
+                    case SendFrame(frame):
+                        self._send(self._second, frame)
+                    case OpenLink(address):
+                        self._open(self._second, address)
+                    case Trust():
+                        self._second.trust = effect
+                    case Changed(Phase.READY):
+                        self._take_second(self._second)
+                        return
+                    case Changed(Phase.PENDING | Phase.REFUSED | Phase.BACKOFF, reason):
+                        log.info("%s was tried beside the session: %s", self._second.connection.master, reason)
+                        self._drop_second()
+                        self._connection.second_failed()
+                        return
+                    case _:
+                        pass
+
+    def _take_second(self, second: MasterConnection) -> None:
+        """The second connection is the one of this minion from now on."""
+        # The old session stays open while the new master takes the minion over in the store, which tells the old one:
+        # else the minion would count as away in between. What still comes by it, the new session brings again.
+        self._left, self._line, self._second = self._line, second, None
+        self._reactor.call_later(LINGER_S, self._left.close)
+        self._transfers.clear()
+        if second.trust is not None:
+            self._tell(ipc.trust(second.trust.certificate.encode(), second.trust.chain))
+        self._changed(Phase.READY, f"moved to {second.connection.master}")
+        self.carry_out()
 
     def _changed(self, phase: Phase, reason: str) -> None:
         if phase is Phase.PENDING:
@@ -197,10 +297,10 @@ class NetworkProcess:
 
     # -- sending
 
-    def _send(self, frame: bytes) -> None:
+    def _send(self, line: MasterConnection, frame: bytes) -> None:
         # Sealed frames are numbered, so they must be sent in order.
-        if self._backlog or self._link.send(frame) is SendResult.FULL:
-            self._backlog.append(frame)
+        if line.backlog or line.link.send(frame) is SendResult.FULL:
+            line.backlog.append(frame)
             self._retry_later()
 
     def _retry_later(self) -> None:
@@ -210,17 +310,18 @@ class NetworkProcess:
 
     def _retry(self) -> None:
         self._retry_due = False
-        while self._backlog:
-            if self._link.send(self._backlog[0]) is SendResult.FULL:
-                self._retry_later()
-                return
-            self._backlog.popleft()
+        for line in self._lines():
+            while line.backlog:
+                if line.link.send(line.backlog[0]) is SendResult.FULL:
+                    self._retry_later()
+                    return
+                line.backlog.popleft()
         self._pump()
-        self._carry_out()
+        self.carry_out()
 
     def _pump(self) -> None:
         """Send chunks of large results as long as the link takes them."""
-        while self._transfers and not self._backlog:
+        while self._transfers and not self._line.backlog:
             transfer = self._transfers[0]
             data = transfer.body[transfer.offset : transfer.offset + CHUNK]
             part = {"t": "return_chunk", "jid": transfer.jid, "offset": transfer.offset, "data": data}
@@ -232,14 +333,16 @@ class NetworkProcess:
                 self._transfers.popleft()
             for effect in self._connection.take():
                 if isinstance(effect, SendFrame):
-                    self._send(effect.frame)
+                    self._send(self._line, effect.frame)
 
     def _arm(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._reactor.call_at(self._connection.deadline(), self._tick)
+        due = min(line.connection.deadline() for line in self._lines())
+        self._timer = self._reactor.call_at(due, self._tick)
 
     def _tick(self) -> None:
         self._timer = None
-        self._connection.tick()
-        self._carry_out()
+        for line in self._lines():
+            line.connection.tick()
+        self.carry_out()

@@ -129,6 +129,7 @@ class NetworkChild:
         from saltlite.minion.processes.network import NetworkProcess  # noqa: PLC0415 - only this process needs them
         from saltlite.minion.protocol.connection import ConnectionMachine, MinionIdentity  # noqa: PLC0415 - as above
         from saltlite.platform.zmq_link import DealerLink  # noqa: PLC0415 - only this process loads ZeroMQ
+        from saltlite.wire.directory import from_rows  # noqa: PLC0415 - as above
 
         if self._pair is None:
             raise StartupError("the network process was started without a way to the job server")
@@ -151,7 +152,8 @@ class NetworkChild:
         )
         drop_to(self._config.user)
         reactor = Reactor()
-        connection = ConnectionMachine(me, masters_of(self._config), start["fleet"], self._clock)
+        known = from_rows(start["masters"])
+        connection = ConnectionMachine(me, masters_of(self._config), start["fleet"], self._clock, known)
         network = NetworkProcess(
             reactor,
             connection,

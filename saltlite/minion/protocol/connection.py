@@ -12,10 +12,16 @@
     PENDING and STATE rejected | revoked | conflict                   REFUSED
     READY       STATE deleted | replaced, a bad frame, link down,
                 2.5 heartbeats of silence                             BACKOFF
-                session age                                           BACKOFF (0 .. 1 s)
+                session age                                           BACKOFF (0 .. 1 s), with the same master
                 RECONNECT spread                                      BACKOFF (0 .. spread)
     REFUSED     min(60 s, uniform(2 s, 3 x the last one))             CONNECT
     BACKOFF     min(60 s, uniform(1 s, 3 x the last one))             CONNECT, with the next master
+
+A master that shares its store with others sends a directory of them (`saltlite.wire.directory`). Each minion ranks
+them: it tries its home first, and the masters of its configuration last. A READY minion tries another master beside
+its session, by a second machine (`beside`), when its master sends MOVE, or does not answer a heartbeat for 10 to 20 s.
+The session ends when the second connection is READY. So a move costs no time without a session, and a minion stays
+where it is while no other master accepts it.
 
 Rules: it never ends by itself. It sends nothing about the minion before the master has authenticated. A failed proof
 changes only the time of the next attempt (R5). The back-off is reset after 60 s of READY, the wait in REFUSED by
@@ -25,6 +31,7 @@ not list for a state is a bad frame.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import replace
 from enum import StrEnum
@@ -33,9 +40,11 @@ from typing import Any
 from saltlite.errors import ProtocolError, RemoteProtocolError
 from saltlite.model.clock import Clock
 from saltlite.model.dataclass import dataclass
+from saltlite.model.ids import MinionId
 from saltlite.model.keys import fingerprint_bytes
-from saltlite.wire import codec, frames
+from saltlite.wire import codec, directory, frames
 from saltlite.wire.certificates import BUILD_DATE_S, MasterCertificate, successors
+from saltlite.wire.directory import NOWHERE, Directory
 from saltlite.wire.frames import SecureSession
 from saltlite.wire.limits import HANDSHAKE_TIMEOUT_S, SESSION_MAX_AGE_S
 from saltlite.wire.messages import (
@@ -58,9 +67,16 @@ REFUSED_MAX_S = 60.0
 SETTLED_S = 60.0
 """After so long in READY the back-off starts from its minimum again."""
 SILENCE_BEATS = 2.5
+UNANSWERED_S = 10.0
+"""A minion that knows other masters tries one of them when a heartbeat has not been answered for once to twice so
+long: longer than a pause of a busy master, and shorter than what ends the session."""
+SECOND_MIN_S = 2.0
+SECOND_MAX_S = 10.0
+"""Between two attempts to reach another master beside the session."""
+NEVER = float("inf")
 
 
-FOR_JOBS = frozenset({"job", "cancel", "return_ack", "grant", "fetch", "response"})
+FOR_JOBS = frozenset({"job", "cancel", "return_ack", "grant", "fetch", "response", "directory"})
 """The messages of an accepted session that go to the job server; the others concern the session itself."""
 
 
@@ -88,6 +104,19 @@ class OpenLink:
     """Open a new link to this `host:port`; any old link is gone."""
 
     address: str
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSecond:
+    """Try the master at this `host:port` with a second connection (`ConnectionMachine.beside`). Once that is READY, it
+    takes the place of this one; when it fails, call `second_failed`."""
+
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class CloseSecond:
+    """Give the second connection up, unless it is READY."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +158,18 @@ class Trust:
     chain: bytes
 
 
-Effect = OpenLink | Close | SendFrame | Deliver | Changed | Trust
+Effect = OpenLink | OpenSecond | CloseSecond | Close | SendFrame | Deliver | Changed | Trust
+
+
+@dataclass(slots=True)
+class _Second:
+    """Why and when another master is tried beside the session: the one named `to`, or any. `is_asked`: by MOVE; else
+    because the present master does not answer."""
+
+    at: float
+    to: str = ""
+    is_asked: bool = False
+    tries: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,22 +193,36 @@ class ConnectionMachine:
     """The state machine: give it input, then carry out what `take()` returns, in order.
 
     `fleet` is the pinned fleet fingerprint (25 bytes), or None to trust the first fleet that answers, which needs an
-    explicit option. `masters` are `host:port`, tried in turn.
+    explicit option. `masters` are `host:port`, tried in turn, after those of the directory.
     """
 
-    def __init__(self, identity: MinionIdentity, masters: tuple[str, ...], fleet: bytes | None, clock: Clock) -> None:
+    def __init__(
+        self,
+        identity: MinionIdentity,
+        masters: tuple[str, ...],
+        fleet: bytes | None,
+        clock: Clock,
+        known: Directory = NOWHERE,
+    ) -> None:
         self.phase = Phase.BACKOFF
         self.running: list[str] = []
         self.spooled = 0
+        self.master = ""
+        """The `host:port` to which it is connected, or tried to connect last."""
         self._identity = identity
-        self._masters = masters
+        self._configured = masters
+        self._directory = NOWHERE
+        self._masters: tuple[str, ...] = ()
         self._next_master = 0
+        self._certificate: MasterCertificate | None = None
+        self._use(known)
+        self._second: _Second | None = None
         self._fleet = fleet
         self._claimed: bytes | None = None
         self._clock = clock
         self._handshake: Handshake | None = None
         self._session: SecureSession | None = None
-        self._handshakes = 0
+        self._handshakes = itertools.count(1)
         self._epoch = 0
         self._deadline = 0.0
         self._phase_since = 0.0
@@ -182,11 +236,6 @@ class ConnectionMachine:
 
     # -- what the driver asks
 
-    @property
-    def master(self) -> int:
-        """The place of the master among the configured ones to which it is connected, or tried to connect last."""
-        return max(0, self._next_master - 1) % len(self._masters)
-
     def take(self) -> list[Effect]:
         """The effects since the last call, to be carried out in this order."""
         effects, self._effects = self._effects, []
@@ -195,8 +244,18 @@ class ConnectionMachine:
     def deadline(self) -> float:
         """Monotonic time at which `tick()` is due."""
         if self._session is not None and self.phase in (Phase.PENDING, Phase.READY):
-            return min(self._beat_due, self._last_heard + SILENCE_BEATS * self._beat_s, self._session_ends)
+            second = NEVER if self._second is None else self._second.at
+            return min(self._beat_due, self._last_heard + SILENCE_BEATS * self._beat_s, self._session_ends, second)
         return self._deadline
+
+    def beside(self, address: str) -> ConnectionMachine:
+        """A machine for a second connection, to that master first; it takes the place of this one once it is READY."""
+        other = ConnectionMachine(self._identity, self._configured, self._fleet, self._clock, self._directory)
+        other.running, other.spooled = self.running, self.spooled
+        other._handshakes = self._handshakes
+        other._epoch = self._epoch
+        other._next_master = other._masters.index(address)
+        return other
 
     # -- what happens
 
@@ -242,9 +301,22 @@ class ConnectionMachine:
         elif now >= self._last_heard + SILENCE_BEATS * self._beat_s:
             self._back_off("the master has been silent for 2.5 heartbeats")
         elif now >= self._session_ends:
+            self._next_master = max(0, self._next_master - 1)
             self._back_off("the session has reached its age", wait_s=self._clock.uniform(0.0, 1.0))
-        elif now >= self._beat_due:
-            self._beat(now)
+        else:
+            if now >= self._beat_due:
+                self._beat(now)
+            if self._second is not None and now >= self._second.at:
+                self._try_second(self._second)
+
+    def second_failed(self) -> None:
+        """The second connection was not accepted: the session stays, and another master is tried later."""
+        second = self._second
+        if second is None or (second.is_asked and second.to):
+            # This master sends MOVE again if it still wants the minion to go there.
+            self._second = None
+        else:
+            second.at = self._clock.monotonic() + self._clock.uniform(SECOND_MIN_S, SECOND_MAX_S)
 
     def send(self, message: Mapping[str, Any]) -> bool:
         """Seal a message for the master; False, without effect, while not READY."""
@@ -267,12 +339,39 @@ class ConnectionMachine:
     # -- inside
 
     def _connect(self, now: float) -> None:
-        address = self._masters[self._next_master % len(self._masters)]
+        self.master = self._masters[self._next_master % len(self._masters)]
         self._next_master += 1
         self._claimed = self._fleet
         self._enter(Phase.CONNECT, "")
         self._deadline = now + CONNECT_TIMEOUT_S
-        self._effects.append(OpenLink(address))
+        self._effects.append(OpenLink(self.master))
+
+    def _use(self, known: Directory) -> None:
+        """Rank the masters of this directory, and go on after the present one when it is lost."""
+        self._directory = known
+        ranked = known.ranked(MinionId(self._identity.id))
+        self._masters = tuple(dict.fromkeys((*(one.address for one in ranked), *self._configured)))
+        # The configuration may have another address of the present master.
+        name = "" if self._certificate is None else self._certificate.name
+        here = next((one.address for one in ranked if one.name == name), self.master)
+        self._next_master = self._masters.index(here) + 1 if here in self._masters else 0
+
+    def _others(self) -> list[str]:
+        """The masters that may be tried beside the session, best first."""
+        if not self._directory.masters:
+            # Behind one address there may be several masters.
+            return [address for address in self._configured if address != self.master] or [self.master]
+        here = "" if self._certificate is None else self._certificate.name
+        ranked = self._directory.ranked(MinionId(self._identity.id))
+        return [one.address for one in ranked if one.is_up and one.name != here]
+
+    def _try_second(self, second: _Second) -> None:
+        named = [one.address for one in self._directory.masters if one.name == second.to]
+        addresses = named if second.to else self._others()
+        if addresses:
+            self._effects.append(OpenSecond(addresses[second.tries % len(addresses)]))
+        second.tries += 1
+        second.at = NEVER if addresses else self._clock.monotonic() + SECOND_MAX_S
 
     def _hello(self, fleet: bytes) -> None:
         self._handshake = Handshake(
@@ -306,8 +405,8 @@ class ConnectionMachine:
         certificate.verify(fleet, int(max(self._clock.wall(), BUILD_DATE_S)), self._epoch)
         self._fleet = fleet
         self._epoch = certificate.epoch
+        self._certificate = certificate
         me = self._identity
-        self._handshakes += 1
         hello = {
             "id": me.id,
             "boot": me.boot,
@@ -315,7 +414,8 @@ class ConnectionMachine:
             "version": me.version,
             "functions": me.functions,
             "token": me.token,
-            "order": [me.run, self._handshakes],
+            "order": [me.run, next(self._handshakes)],
+            "moves": True,
         }
         self._effects.append(Trust(fleet, certificate, payload["chain"]))
         self._effects.append(SendFrame(frames.auth(handshake.write(codec.encode(hello)))))
@@ -327,6 +427,9 @@ class ConnectionMachine:
         accepted = self.phase is Phase.READY
         message = check(codec.decode(self._session.open(frame.raw)), Sender.MASTER, accepted=accepted)
         self._last_heard = self._clock.monotonic()
+        if self._second is not None and not self._second.is_asked:
+            self._second = None
+            self._effects.append(CloseSecond())
         match message["t"]:
             case "welcome" if self.phase is Phase.HANDSHAKE:
                 self._welcome(message)
@@ -339,10 +442,20 @@ class ConnectionMachine:
             case "reconnect":
                 wait_s = self._clock.uniform(0.0, message["spread_ms"] / 1000)
                 self._back_off("the master is about to restart", wait_s=wait_s)
+            case "move":
+                wait_s = self._clock.uniform(0.0, message["spread_ms"] / 1000)
+                self._effects.append(CloseSecond())
+                self._second = _Second(self._clock.monotonic() + wait_s, message["to"], is_asked=True)
             case verb if verb in FOR_JOBS:
+                if verb == "directory":
+                    self._directory_received(message)
                 self._effects.append(Deliver(message))
             case _:
                 raise RemoteProtocolError("unexpected-verb", message["t"])
+
+    def _directory_received(self, message: Message) -> None:
+        keys = [] if self._certificate is None else [self._certificate.job_public]
+        self._use(directory.read(message["content"], message["sig"], keys))
 
     def _welcome(self, message: Message) -> None:
         now = self._clock.monotonic()
@@ -381,6 +494,9 @@ class ConnectionMachine:
         beat = {"t": "heartbeat", "running": self.running[:JIDS_MAX], "spool": self.spooled}
         self._effects.append(SendFrame(self._session.seal(codec.encode(beat))))
         self._beat_due = now + self._beat_s * self._clock.uniform(0.9, 1.0)
+        if self._second is None and self.phase is Phase.READY and self._directory.masters:
+            # Any message of the master takes this back.
+            self._second = _Second(now + UNANSWERED_S * self._clock.uniform(1.0, 2.0))
 
     def _back_off(self, reason: str, wait_s: float | None = None) -> None:
         now = self._clock.monotonic()
@@ -397,6 +513,9 @@ class ConnectionMachine:
     def _leave(self) -> None:
         self._handshake = None
         self._session = None
+        if self._second is not None:
+            self._second = None
+            self._effects.append(CloseSecond())
         self._effects.append(Close())
 
     def _enter(self, phase: Phase, reason: str) -> None:

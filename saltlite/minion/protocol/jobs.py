@@ -23,7 +23,7 @@ runs only if its signature, audience and age are valid by a master certificate t
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import field
 
 from saltlite.errors import RemoteProtocolError
@@ -58,6 +58,8 @@ from saltlite.model.clock import Clock
 from saltlite.model.dataclass import dataclass
 from saltlite.model.ids import Jid, jid_after, jid_at, time_of
 from saltlite.model.job import TargetState, is_resource_part, is_segment_id, part_of_segment, split_part
+from saltlite.wire.certificates import MasterCertificate
+from saltlite.wire.directory import Directory
 from saltlite.wire.job_body import JobBody, decode_body, verify
 from saltlite.wire.limits import PARTS_RUNNING_PER_MINION
 from saltlite.wire.merkle import admits, member
@@ -136,6 +138,20 @@ class JobSlots:
 # -- Admission: signature, audience and age of a job
 #
 # The network process of the minion is not trusted: only what the master's job key signed counts.
+
+
+Believe = Callable[[MasterCertificate, bytes, int], None]
+"""Verifies a master's certificate with the encoded successions of fleets, at a time in seconds since 1970, and trusts
+its fleet from then on. Raises RemoteProtocolError."""
+
+
+@dataclass(frozen=True, slots=True)
+class MasterTrust:
+    """What decides about masters, and remembers them."""
+
+    believe: Believe
+    keep: Callable[[Directory], None] = lambda _known: None
+    """Gets each directory of masters that a trusted one has signed."""
 
 
 class TrustedKeys:

@@ -1,0 +1,110 @@
+"""The directory of the masters that share a store: their addresses, signed by one of them, and which one is the home of
+a minion.
+
+The content is a msgpack list with one `[name, address, weight, is_up]` for each master. The signature is that of the
+job key of the master that sends it, so the process of that master that talks to the network cannot make one, and no
+stranger can. A minion verifies it by the certificate that the master proved, which the pinned fleet key signed.
+
+Each minion ranks the masters by a hash of its id and the name of the master, weighted. So minions spread over the
+masters by weight, those of a master that is lost spread over all others, and a master that is added takes its share
+from all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from saltlite.errors import RemoteProtocolError
+from saltlite.model.dataclass import dataclass
+from saltlite.model.ids import MinionId
+from saltlite.model.sha256 import sha256
+from saltlite.wire import codec
+from saltlite.wire.certificates import is_name
+from saltlite.wire.limits import MASTER_WEIGHT_MAX, MASTERS_MAX
+from saltlite.wire.signatures import is_signed, sign
+
+ADDRESS_MAX = 262
+"""Characters of an address: a host name and a port."""
+
+_DOMAIN = b"saltlite directory of masters 1\0"
+_HOME = b"saltlite home 1\0"
+
+
+@dataclass(frozen=True, slots=True)
+class MasterEntry:
+    """One master. `address` is `host:port`; `is_up`: it takes new sessions."""
+
+    name: str
+    address: str
+    weight: int
+    is_up: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Directory:
+    """The masters of a fleet that share a store. Without any, each minion uses its configuration only."""
+
+    masters: tuple[MasterEntry, ...]
+
+    def ranked(self, minion: MinionId) -> list[MasterEntry]:
+        """The masters in the order in which that minion tries them: its home first, those that are not up last."""
+        return sorted(self.masters, key=lambda one: (not one.is_up, -_rank(minion, one), one.name))
+
+    def home(self, minion: MinionId) -> str:
+        """The name of the master that the minion belongs to; "" if none is up."""
+        up = [one for one in self.masters if one.is_up]
+        return max(up, key=lambda one: (_rank(minion, one), one.name)).name if up else ""
+
+    def rows(self) -> list[list[object]]:
+        """The content as plain values, for `from_rows`."""
+        return [[one.name, one.address, one.weight, one.is_up] for one in self.masters]
+
+
+NOWHERE = Directory(())
+"""The directory without masters."""
+
+
+def _rank(minion: MinionId, master: MasterEntry) -> float:
+    """Weighted rendezvous hashing: the master with the highest value is the home."""
+    number = int.from_bytes(sha256(_HOME + f"{minion}\0{master.name}".encode())[:8], "big")
+    return -master.weight / math.log((number + 0.5) / 2**64)
+
+
+def from_rows(rows: object) -> Directory:
+    """The directory with these rows. Raises RemoteProtocolError("bad-directory")."""
+    if not isinstance(rows, list) or len(rows) > MASTERS_MAX:
+        raise RemoteProtocolError("bad-directory", f"it is not a list of at most {MASTERS_MAX} masters")
+    masters = tuple(map(_entry, rows))
+    if len({one.name for one in masters}) != len(masters):
+        raise RemoteProtocolError("bad-directory", "a master comes twice")
+    return Directory(masters)
+
+
+def _entry(row: object) -> MasterEntry:
+    match row:
+        case [str() as name, str() as address, int() as weight, bool() as is_up] if (
+            is_name(name) and _is_address(address) and not isinstance(weight, bool) and 1 <= weight <= MASTER_WEIGHT_MAX
+        ):
+            return MasterEntry(name, address, weight, is_up)
+    raise RemoteProtocolError("bad-directory", "an entry is not that of a master")
+
+
+def _is_address(text: str) -> bool:
+    host, _, port = text.rpartition(":")
+    return bool(host) and len(text) <= ADDRESS_MAX and text.isascii() and text.isprintable() and port.isdigit()
+
+
+def signed(seed: bytes, masters: Iterable[MasterEntry]) -> tuple[bytes, bytes]:
+    """The content of a directory of these masters and its signature by the job key of this 32-byte seed."""
+    chosen = sorted(masters, key=lambda one: one.name)[:MASTERS_MAX]
+    content = codec.encode(Directory(tuple(chosen)).rows())
+    return content, sign(seed, _DOMAIN, content)
+
+
+def read(content: bytes, signature: bytes, job_keys: Sequence[bytes]) -> Directory:
+    """The directory that the holder of one of these job keys signed. Raises RemoteProtocolError with the reason
+    `bad-directory`, or one of `codec.decode`."""
+    if not any(is_signed(key, _DOMAIN, content, signature) for key in job_keys):
+        raise RemoteProtocolError("bad-directory", "no master that this minion trusts signed it")
+    return from_rows(codec.decode(content))
