@@ -89,6 +89,14 @@ def fleet_metrics(status: Mapping[str, Any] | None) -> str:
         *_metric("master_start_time_seconds", "When the master started.", "", status["master"]["started_at"]),
         *_metric("link_up", "1 if the link process answers.", "", link is not None),
     ]
+    if "masters" in status:
+        has_lease = {row["name"]: row["state"] in ("up", "draining") for row in status["masters"]}
+        sessions = {row["name"]: row["sessions"] for row in status["masters"]}
+        rows += [
+            *_metric("masters_up", "1 for each master that shares the store and has a lease.", "master", has_lease),
+            *_metric("masters_sessions", "Sessions of minions by master.", "master", sessions),
+            *_metric("masters_differences", "Differences between the masters.", "", len(status["differences"])),
+        ]
     if link is not None:
         rows += [
             *_metric("link_sessions", "Sessions of minions.", "", link["sessions"]),

@@ -405,6 +405,7 @@ RIGHTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "hook": (HOOK, ()),
     "event_send": (RUNNER, ("event.send",)),
     "status": (RUNNER, ("manage.status",)),
+    "masters": (RUNNER, ("manage.status",)),
     "minions": (RUNNER, _MINIONS),
     "match": (RUNNER, ("match.compound_matches", "resource.match")),
     # Which bank of these, its handler says.
@@ -429,6 +430,8 @@ RIGHTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "key_change": (WHEEL, ("key.accept", "key.reject", "key.delete", "key.revoke")),
     "key_preaccept": (WHEEL, ("key.accept",)),
     "key_rename": (WHEEL, ("key.rename",)),
+    "master_drain": (WHEEL, ("master.drain",)),
+    "master_remove": (WHEEL, ("master.remove",)),
     "token_create": (WHEEL, ("key.token_create",)),
     "token_list": (WHEEL, ("key.token_list",)),
     "token_revoke": (WHEEL, ("key.token_revoke",)),

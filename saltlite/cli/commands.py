@@ -172,6 +172,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "saltlite lint FILE|FOLDER... [options]",
         "Look for mistakes in modules and interfaces.",
     ),
+    "master drain": (
+        "saltlite master drain NAME [options]",
+        "Have a master give its minions to the others.",
+    ),
     "master invite": (
         "saltlite master invite NAME [REQUEST] [options]",
         "Let a further master into the fleet, by its request.",
@@ -179,6 +183,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "master join": (
         "saltlite master join INVITATION [options]",
         "Make this machine's master one of the fleet.",
+    ),
+    "master list": ("saltlite master list [options]", "Show the masters that share this one's store."),
+    "master remove": (
+        "saltlite master remove NAME [options]",
+        "Forget a master that has stopped for good.",
     ),
     "master request": (
         "saltlite master request [FILE] [options]",
@@ -291,7 +300,10 @@ def config_dir_of(parsed: Parsed) -> str:
     return os.path.abspath(given)
 
 
-_ASK_THE_MASTER = ("acl explain", "auth token", "events", "job", "key", "match", "status")
+_ASK_THE_MASTER = (
+    "acl explain", "auth token", "events", "job", "key", "master drain", "master list", "master remove", "match",
+    "status",
+)  # fmt: skip
 """Commands, and groups of commands, that a logged-in user can run."""
 _ON_THE_DISK = ("key fleet",)
 """Those among them that work on files of this machine."""

@@ -7,6 +7,8 @@ that raises, or whose owner is "killed", leaves nothing behind.
 from __future__ import annotations
 
 import os
+import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -669,6 +671,12 @@ class MemoryStore(_MemoryReader):
 
     def masters(self) -> list[MasterRow]:
         return [row for _name, row in sorted(self._tables.masters.items())]
+
+    def session_counts(self) -> dict[str, int]:
+        return dict(Counter(row.master for row in self._tables.minions.values() if row.up))
+
+    def clock(self) -> float:
+        return time.time()
 
     def listen(self) -> CommitSignal:
         signal = MemoryCommitSignal()

@@ -49,6 +49,7 @@ GOOD: dict[str, Any] = {
     "tgt": "(a+)+$",
     "tgt_type": "pcre",
     "token_id": "abcdefgh",
+    "name": "m2",
     "tokens": [],
     "type": "dummy",
     "uses": 1,

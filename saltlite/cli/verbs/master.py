@@ -1,4 +1,4 @@
-"""`saltlite master`: how several masters of one fleet come, are seen, and go.
+"""`saltlite master`: join further masters to a fleet, list, drain and remove them.
 
 `request`, `invite` and `join` work on the files of this machine's master and run as their owner, root, because no
 process of the master has all keys.
@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from typing import TYPE_CHECKING
 
 from saltlite.cli import exitcodes
 from saltlite.cli.commands import command_table, config_dir_of
+from saltlite.cli.connect import open_client
 from saltlite.cli.options import Option, format_duration, parse_duration
 from saltlite.cli.output import print_answer
+from saltlite.cli.targets import minions_text
+from saltlite.cli.verbs.status import masters_text
 from saltlite.config.load import load_master
 from saltlite.errors import RefusedError, UsageError
 from saltlite.master.processes import identity, invitation
@@ -25,11 +29,13 @@ if TYPE_CHECKING:
 
     from saltlite.cli.console import Console
     from saltlite.cli.options import Parsed
+    from saltlite.client.local import LocalClient
     from saltlite.config.master import MasterConfig
     from saltlite.model.keys import Fingerprint
 
 DROP_IN = "several-masters.conf"
 """What `join` writes into master.d of the configuration folder."""
+LOOK_S = 0.2
 _YES = Option("-y", "--yes", help="do not ask")
 
 
@@ -120,6 +126,62 @@ def run_join(argv: Sequence[str], console: Console) -> int:
     if written:
         console.note(f"{written} sets `database` and `several_masters`.")
     console.note(f"Start the master (a passfile that `database` names has to be here). Then remove {path}.")
+    return exitcodes.OK
+
+
+def run_list(argv: Sequence[str], console: Console) -> int:
+    """Show the masters of the store; FAILED if something differs between them."""
+    parsed = command_table("master list").parse(argv)
+    console.quiet = parsed.on("quiet")
+    _words(parsed, 0, 0, "master list takes no words")
+    with open_client(parsed) as client:
+        answer = client.call("masters")
+    del answer["ok"]
+    print_answer(answer, masters_text(answer, console), parsed, console)
+    return exitcodes.FAILED if answer["differences"] else exitcodes.OK
+
+
+def run_drain(argv: Sequence[str], console: Console) -> int:
+    """Have a master give its minions to the others, and with --wait see the last of them go. Raises SaltliteError."""
+    parsed = command_table(
+        "master drain",
+        Option("--undo", help="have it take minions again"),
+        Option("--wait", metavar="TIME", convert=parse_duration, help="wait so long until its minions are gone"),
+    ).parse(argv)
+    console.quiet = parsed.on("quiet")
+    (name,) = _words(parsed, 1, 1, "name one master, as in saltlite master drain m2")
+    with open_client(parsed) as client:
+        state = client.call("master_drain", name=name, ends=parsed.on("undo"))["state"]
+        left = _left(client, name)
+        give_up_at = time.monotonic() + parsed.options.get("wait", 0.0)
+        while left and not parsed.on("undo") and time.monotonic() < give_up_at:
+            time.sleep(LOOK_S)
+            left = _left(client, name)
+    print_answer({"name": name, "state": state, "sessions": left}, f"{name}: {state}\n", parsed, console)
+    if parsed.on("undo"):
+        return exitcodes.OK
+    if left:
+        console.note(f"{minions_text(left)} of {name} are still connected: `saltlite master list` shows how many.")
+        return exitcodes.MISSING if parsed.on("wait") else exitcodes.OK
+    console.note(f"No minion is connected to {name}: it can be stopped.")
+    return exitcodes.OK
+
+
+def _left(client: LocalClient, name: str) -> int:
+    return sum(row["sessions"] for row in client.call("masters")["masters"] if row["name"] == name)
+
+
+def run_remove(argv: Sequence[str], console: Console) -> int:
+    """Forget a master that has stopped for good. Raises SaltliteError."""
+    parsed = command_table("master remove").parse(argv)
+    console.quiet = parsed.on("quiet")
+    (name,) = _words(parsed, 1, 1, "name one master, as in saltlite master remove m2")
+    with open_client(parsed) as client:
+        client.call("master_remove", name=name)
+    print_answer({"name": name}, f"{name} is removed\n", parsed, console)
+    console.note(
+        "It can come back as long as its machine reaches the database and has shared.key: take its access away."
+    )
     return exitcodes.OK
 
 

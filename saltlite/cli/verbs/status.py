@@ -56,8 +56,21 @@ def _text(answer: Mapping[str, Any], console: Console) -> str:
         ]
     wide = max(len(name) for name, _text in lines) + 2
     head = "".join(f"{name + ':' if name else '':<{wide}}{text}\n" for name, text in lines)
+    masters = "\n" + masters_text(answer, console) if "masters" in answer else ""
     minions = "\n" + _minions(answer["minions"], console) if answer["minions"] else ""
-    return head + minions + _unable(answer["unable"])
+    return head + masters + minions + _unable(answer["unable"])
+
+
+def masters_text(answer: Mapping[str, Any], console: Console) -> str:
+    """The masters that share the store, and what differs between them."""
+    now = console.now()
+    rows = [("MASTER", "STATE", "SESSIONS", "BEHIND", "CERTIFICATE", "ADDRESS", "VERSION")]
+    for row in answer["masters"]:
+        until, behind = row["certificate_until"], row["behind"]
+        valid = "damaged" if until is None else "expired" if until < now else f"for {format_duration(until - now)}"
+        events = "" if behind is None else f"{behind} events"
+        rows.append((row["name"], row["state"], str(row["sessions"]), events, valid, row["address"], row["version"]))
+    return columns(rows, cut=(0, 5), width=width_for(console)) + "".join(f"{line}\n" for line in answer["differences"])
 
 
 def _store(store: Mapping[str, int]) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 from saltlite import __version__
 from saltlite.auth.acl import Principal
 from saltlite.errors import UsageError
+from saltlite.master.handlers.masters import overview
 from saltlite.master.handlers.resources import missing_rows
 from saltlite.master.handlers.targets import reach, refuse_pillar_guesses, shown_key_states, target_of
 from saltlite.master.processes import link_channel as ipc
@@ -357,7 +358,8 @@ PROBLEMS_MAX = 5
 
 def handle_status(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
     """Answers `master`, `store`, `minions`, `counts`, `queues`, `resources`, `readers`, and `link`, None if the link
-    process does not answer. Pending keys are among `minions` and `counts` for users who may list keys.
+    process does not answer; `masters` and `differences`, as `saltlite.master.handlers.masters.overview` has them, where
+    several masters share the store. Pending keys are among `minions` and `counts` for users who may list keys.
 
     With `brief` there are no `minions`, and the figures are up to FIGURES_KEPT_S old. `versions` has for each version
     how many minions had it in their last session.
@@ -441,6 +443,7 @@ def _figures(master: Master) -> dict[str, Any]:
             "minions_away_with_jobs": sum(states.get(one, "up") != "up" for one in store.minions_with_open_jobs()),
         },
         "readers": {name: _lag(master, path) for name, path in config.readers.items()},
+        **(overview(master.shared) if master.shared is not None else {}),
     }
 
 

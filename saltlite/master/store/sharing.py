@@ -107,6 +107,14 @@ class SharedStore(Store, Protocol):
         """By name."""
         ...
 
+    def session_counts(self) -> dict[str, int]:
+        """How many minions have a session with each master; masters without any are absent."""
+        ...
+
+    def clock(self) -> float:
+        """The clock of the database, in seconds since 1970, which no decision depends on."""
+        ...
+
     def listen(self) -> CommitSignal: ...
 
     def inventory(self) -> SharedInventory:

@@ -60,6 +60,7 @@ _OTHERS = (
     " AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())"
     " AND l.objid::bigint <> %s LIMIT 1"
 )
+_CLOCK = "SELECT extract(epoch FROM clock_timestamp())::double precision"
 _SHARED = 0
 """What masters that share the store hold in place of the number of a start."""
 
@@ -183,6 +184,14 @@ class PostgresStore(PostgresReader):
         rows = self._read_side.rows(f"{MASTERS} ORDER BY name")
         return readable(rows, master_of, lambda row: f"the master {row[0]}")
 
+    def session_counts(self) -> dict[str, int]:
+        """As SharedStore.session_counts."""
+        return dict(self._read_side.rows("SELECT master, count(*) FROM minions WHERE up = 1 GROUP BY master"))
+
+    def clock(self) -> float:
+        """As SharedStore.clock."""
+        return float(self._read_side.value(_CLOCK))
+
     def listen(self) -> CommitSignal:
         """As SharedStore.listen. Only masters that share the store are heard."""
         return PostgresCommitSignal(self._database, self._channel)
@@ -290,7 +299,7 @@ def look(dsn: str) -> dict[str, Any]:
             "settings": dict(side.rows(_SETTINGS)),
             "standbys": len(states),
             "synchronous": sum(state in ("sync", "quorum") for state in states),
-            "clock": float(side.value("SELECT extract(epoch FROM clock_timestamp())::double precision")),
+            "clock": float(side.value(_CLOCK)),
             "is_old": int(side.value("SHOW server_version_num")) < OLDEST_SERVER,
         }
     finally:

@@ -1,0 +1,147 @@
+"""The masters that share the store: their list, and what operators do with them.
+
+Each master stores a description of itself (`saltlite.master.processes.description`): digests of the settings that all
+masters should have alike, and how far its clock is from the database's. The list names what differs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from saltlite.auth.acl import Principal
+from saltlite.errors import NoTargetError, ProtocolError, RefusedError, UsageError
+from saltlite.master.processes.context import Answer, Master
+from saltlite.master.store.sharing import MasterRow, MasterState, SharedStore
+from saltlite.model.events import tag_master
+from saltlite.wire.certificates import MasterCertificate
+
+CLOCK_MAX_S = 5.0
+"""A clock that is further from the database's is named as a difference."""
+DRAINED, DRAIN_ENDED, REMOVED = "drained", "drain ended", "removed"
+_ONE = "this master shares its store with no other: `saltlite help several-masters` says how others join it"
+
+
+# -- what an operator sees
+
+
+def handle_masters(master: Master, _principal: Principal, _request: Mapping[str, Any]) -> Answer:
+    """Answers `masters`, as `master_rows`, and `differences`."""
+    return Answer(overview(_shared(master)))
+
+
+def overview(store: SharedStore) -> dict[str, Any]:
+    """`masters`: name, address, version, state, weight, the number of its `sessions`, how many events it is `behind`,
+    until when its certificate is valid (seconds since 1970, None if it is damaged), and its `clock_s`: by how many
+    seconds its clock is ahead of the database's, None if that is unknown. `differences`: sentences about what is not
+    alike on all masters that have a lease. Raises StoreError."""
+    rows, sessions, last = store.masters(), store.session_counts(), store.last_seq()
+    abouts = {row.name: _about(row) for row in rows}
+    shown = [
+        {
+            "name": row.name,
+            "address": row.address,
+            "version": row.version,
+            "state": str(row.state),
+            "weight": row.weight,
+            "sessions": sessions.get(row.name, 0),
+            "behind": max(0, last - row.applied) if row.has_lease else None,
+            "certificate_until": _valid_until(row),
+            "clock_s": abouts[row.name].get("clock_s"),
+        }
+        for row in rows
+    ]
+    return {"masters": shown, "differences": list(_differences([row for row in rows if row.has_lease], abouts))}
+
+
+def _about(row: MasterRow) -> Mapping[str, Any]:
+    try:
+        about = json.loads(row.about or "{}")
+    except ValueError:
+        about = {}
+    return about if isinstance(about, dict) else {}
+
+
+def _valid_until(row: MasterRow) -> int | None:
+    try:
+        return MasterCertificate.decode(row.certificate).not_after
+    except ProtocolError:
+        return None
+
+
+def _differences(rows: Iterable[MasterRow], abouts: Mapping[str, Mapping[str, Any]]) -> Iterable[str]:
+    rows = list(rows)
+    versions: dict[str, list[str]] = {}
+    for row in rows:
+        versions.setdefault(row.version, []).append(row.name)
+    if len(versions) > 1:
+        yield f"the versions differ: {_grouped(versions)}"
+    digests = {row.name: abouts[row.name].get("digests", {}) for row in rows if "digests" in abouts[row.name]}
+    for what in sorted({what for said in digests.values() for what in said}):
+        groups: dict[str, list[str]] = {}
+        for name, said in digests.items():
+            groups.setdefault(str(said.get(what)), []).append(name)
+        if len(groups) > 1:
+            yield f"{what} differ: {_grouped(groups)}"
+    for row in rows:
+        offset = abouts[row.name].get("clock_s")
+        if isinstance(offset, int | float) and abs(offset) > CLOCK_MAX_S:
+            way = "ahead of" if offset > 0 else "behind"
+            yield f"the clock of {row.name} is {abs(offset):g} s {way} the database's"
+
+
+def _grouped(groups: Mapping[str, list[str]]) -> str:
+    """The groups of masters that are alike."""
+    return " | ".join(", ".join(names) for names in sorted(groups.values()))
+
+
+# -- what an operator does
+
+
+def handle_master_drain(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
+    """Have a master give its minions to the others, or with `ends` take minions again; answers its `state`."""
+    store, name, ends = _shared(master), request["name"], request.get("ends", False)
+    row = _row(store, name)
+    wanted = MasterState.UP if ends else MasterState.DRAINING
+    others = [other.name for other in store.masters() if other.name != name and other.state is MasterState.UP]
+    if not ends and not others:
+        raise RefusedError(f"no other master is up that could take the minions of {name}: nothing was changed")
+    with store.write() as writer:
+        if writer.drain_master(name, ends=ends):
+            what = DRAIN_ENDED if ends else DRAINED
+            writer.put_event(tag_master(name, what), {"name": name, "by": principal.label}, master.clock.wall())
+        elif row.state is not wanted:
+            raise RefusedError(f"{name} is {row.state}: only a master that is up can be drained; nothing was changed")
+    return Answer({"name": name, "state": str(wanted)})
+
+
+def handle_master_remove(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
+    """Forget a master that does not run any more."""
+    store, name = _shared(master), request["name"]
+    row = _row(store, name)
+    if name == master.identity.certificate.name:
+        raise RefusedError(f"{name} is this master: remove it by a command on another one, once it has stopped")
+    if row.state is not MasterState.FENCED:
+        raise RefusedError(
+            f"{name} is {row.state}: drain it (saltlite master drain {name}), stop it, and remove it then; a master "
+            "that was lost is fenced after 10 s"
+        )
+    with store.write() as writer:
+        writer.delete_master(name)
+        writer.put_event(tag_master(name, REMOVED), {"name": name, "by": principal.label}, master.clock.wall())
+    return Answer({"name": name})
+
+
+def _shared(master: Master) -> SharedStore:
+    if master.shared is None:
+        raise UsageError(_ONE)
+    return master.shared
+
+
+def _row(store: SharedStore, name: str) -> MasterRow:
+    rows = {row.name: row for row in store.masters()}
+    if name not in rows:
+        known = ", ".join(sorted(rows))
+        raise NoTargetError(f"there is no master {name[:80]}: {known or 'none'} share this store")
+    return rows[name]

@@ -1,0 +1,79 @@
+"""What a master tells the others of itself: digests of what all should have alike, and how far its clock is off.
+
+It is stored in its row of `masters`, as JSON, and renewed once in DESCRIBE_S.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Mapping
+
+from saltlite.config.master import MasterConfig
+from saltlite.master.store.sharing import SharedStore
+from saltlite.model.clock import Clock
+
+DESCRIBE_S = 60.0
+HASHED_MAX = 1024 * 1024
+"""Bytes of a file below which the digest of its folder covers its content; of larger ones it covers the size."""
+
+
+class SelfDescription:
+    """Makes and stores the description of this master."""
+
+    def __init__(self, config: MasterConfig, store: SharedStore, clock: Clock, me: str) -> None:
+        self._config = config
+        self._store = store
+        self._clock = clock
+        self._me = me
+        self._hashes: dict[str, tuple[tuple[int, int, int], str]] = {}
+        """By path: inode, size and time of the file, and its hash then."""
+
+    def renew(self) -> None:
+        """Raises StoreError."""
+        offset = self._clock.wall() - self._store.clock()
+        about = json.dumps({"digests": self._digests(), "clock_s": round(offset, 1)}, sort_keys=True)
+        if about != {row.name: row.about for row in self._store.masters()}.get(self._me):
+            with self._store.write() as store:
+                store.describe_master(self._me, about)
+
+    def _digests(self) -> dict[str, str]:
+        config = self._config
+        access = [config.publisher_acl, config.external_auth, config.publisher_acl_blacklist, config.peer]
+        return {
+            "access rules": _digest(access),
+            "nodegroups": _digest(config.nodegroups),
+            "hooks": _digest(config.hooks),
+            "file_roots": self._of_roots(config.file_roots),
+            "pillar_roots": self._of_roots(config.pillar_roots),
+        }
+
+    def _of_roots(self, roots: Mapping[str, Iterable[str]]) -> str:
+        found = []
+        for env, folders in sorted(roots.items()):
+            for number, folder in enumerate(folders):
+                for top, names, files in os.walk(folder):
+                    names.sort()
+                    place = env, number, os.path.relpath(top, folder)
+                    found += [(*place, name, self._of_file(os.path.join(top, name))) for name in sorted(files)]
+        return _digest(found)
+
+    def _of_file(self, path: str) -> str:
+        try:
+            seen = os.stat(path)
+            stamp = seen.st_ino, seen.st_size, seen.st_mtime_ns
+            known = self._hashes.get(path)
+            if known is None or known[0] != stamp:
+                content = b""
+                if seen.st_size < HASHED_MAX:
+                    with open(path, "rb") as file:
+                        content = file.read(HASHED_MAX)
+                known = self._hashes[path] = stamp, hashlib.sha256(content).hexdigest()
+        except OSError as error:
+            return str(error.strerror)
+        return f"{seen.st_size} {known[1]}"
+
+
+def _digest(value: object) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:16]

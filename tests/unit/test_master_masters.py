@@ -1,0 +1,163 @@
+"""What a master shows of those that share its store, and what operators do with them."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from saltlite.api.metrics import fleet_metrics
+from saltlite.auth.acl import Principal
+from saltlite.config.load import load_master
+from saltlite.errors import NoTargetError, RefusedError, UsageError
+from saltlite.master.handlers.minions import _figures
+from saltlite.master.handlers.operator_verbs import handle_request
+from saltlite.master.processes.description import SelfDescription
+from saltlite.master.store.sharing import MasterRow, MasterState, SharedStore
+from saltlite.platform.daemon import ManualClock
+from tests.support.keys import NOW, certificate
+from tests.support.master import Office
+from tests.support.store import had_sessions, row
+
+ME = certificate(NOW).name
+UP = MasterRow(ME, 1, certificate(NOW).encode(), "a:4515", "1.0", MasterState.UP, applied=0)
+
+
+@pytest.fixture
+def office() -> Office:
+    """A master that shares its store with `b` and `c`, of which c was lost. m1 is here, m2 and m3 are at b."""
+    office = Office("m1", "m2", "m3")
+    office.master.shared = cast("SharedStore", office.store)
+    with office.store.write() as tx:
+        tx.renew(UP)
+        tx.renew(replace(UP, name="b", weight=50))
+        tx.renew(replace(UP, name="c", state=MasterState.FENCED, certificate=b"?"))
+        for minion, name in (("m1", ME), ("m2", "b"), ("m3", "b")):
+            had_sessions(tx, [row(minion, up=True, master=name)])  # type: ignore[arg-type]  # an id
+    return office
+
+
+def states(office: Office) -> dict[str, str]:
+    return {one.name: str(one.state) for one in cast("SharedStore", office.store).masters()}
+
+
+def test_the_list_has_each_master_with_its_sessions(office: Office) -> None:
+    rows = {one["name"]: one for one in office.ask("masters").fields["masters"]}
+    assert {name: (one["state"], one["sessions"], one["weight"]) for name, one in rows.items()} == {
+        ME: ("up", 1, 100),
+        "b": ("up", 2, 50),
+        "c": ("fenced", 0, 100),
+    }
+    assert rows["b"]["behind"] == office.store.last_seq()
+    assert (rows["c"]["behind"], rows["c"]["certificate_until"]) == (None, None)
+    assert rows[ME]["certificate_until"] == certificate(NOW).not_after
+
+
+def test_the_status_and_the_metrics_have_the_masters(office: Office) -> None:
+    figures = _figures(office.master)
+    assert [one["name"] for one in figures["masters"]] == sorted([ME, "b", "c"])
+    text = fleet_metrics({**figures, "link": None})
+    assert 'saltlite_masters_up{master="b"} 1' in text
+    assert 'saltlite_masters_up{master="c"} 0' in text
+    assert 'saltlite_masters_sessions{master="b"} 2' in text
+    assert "saltlite_masters_differences 0" in text
+    office.master.shared = None
+    assert "masters" not in _figures(office.master)
+
+
+def test_a_master_that_is_drained_takes_no_minions_until_that_is_undone(office: Office) -> None:
+    assert office.ask("master_drain", name="b").fields == {"name": "b", "state": "draining"}
+    assert office.ask("master_drain", name="b").fields["state"] == "draining"
+    assert states(office)["b"] == "draining"
+    with pytest.raises(RefusedError, match=f"no other master is up that could take the minions of {ME}"):
+        office.ask("master_drain", name=ME)
+    assert office.ask("master_drain", name="b", ends=True).fields["state"] == "up"
+    assert states(office) == {ME: "up", "b": "up", "c": "fenced"}
+    tags = [event.tag for event in office.store.events()]
+    assert [tag for tag in tags if tag.startswith("salt/master")] == [
+        "salt/master/b/drained",
+        "salt/master/b/drain ended",
+    ]
+
+
+def test_a_master_is_removed_once_it_has_stopped(office: Office) -> None:
+    for name, sentence in ((ME, "is this master"), ("b", "drain it .saltlite master drain b., stop it")):
+        with pytest.raises(RefusedError, match=sentence):
+            office.ask("master_remove", name=name)
+    office.ask("master_remove", name="c")
+    assert sorted(states(office)) == sorted([ME, "b"])
+
+
+def test_masters_that_are_not_there_are_named(office: Office) -> None:
+    for verb in ("master_drain", "master_remove"):
+        with pytest.raises(NoTargetError, match=r"there is no master d: .*b, c.* share this store"):
+            office.ask(verb, name="d")
+    with pytest.raises(RefusedError, match="c is fenced: only a master that is up can be drained"):
+        office.ask("master_drain", name="c")
+    office.master.shared = None
+    for verb, fields in (("masters", {}), ("master_drain", {"name": "b"}), ("master_remove", {"name": "b"})):
+        with pytest.raises(UsageError, match="shares its store with no other"):
+            office.ask(verb, **fields)
+
+
+def test_only_who_has_the_right_drains_and_removes(office: Office) -> None:
+    for verb, fields in (("masters", {}), ("master_drain", {"name": "b"}), ("master_remove", {"name": "b"})):
+        with pytest.raises(RefusedError):
+            handle_request(office.master, Principal("eve", 1001), {"v": 1, "verb": verb, **fields})
+
+
+# -- differences
+
+
+def described(office: Office, folder: Path, name: str, more: str = "") -> SelfDescription:
+    """What the master of that name says, whose files are in that folder."""
+    for roots in ("srv/salt", "srv/pillar"):
+        (folder / roots).mkdir(parents=True, exist_ok=True)
+    (folder / "master").write_text(f"root_dir: {folder}\n{more}")
+    store, clock = cast("SharedStore", office.store), ManualClock(wall=office.store.clock())
+    said = SelfDescription(load_master(str(folder)).config, store, clock, name)
+    said.renew()
+    return said
+
+
+def test_what_differs_between_masters_is_named(office: Office, tmp_path: Path) -> None:
+    there, here = tmp_path / "b", tmp_path / "a"
+    described(office, here, ME)
+    said = described(office, there, "b")
+    assert office.ask("masters").fields["differences"] == []
+    renewals = office.store.last_seq()
+    said.renew()
+    assert office.store.last_seq() == renewals
+    (there / "srv/salt/top.sls").write_text("base: {}")
+    described(office, there, "b", "nodegroups: {web: 'G@role:web'}\npublisher_acl: {eve: ['.*']}\n")
+    said = described(office, there, "b")
+    assert office.ask("masters").fields["differences"] == [f"file_roots differ: b | {ME}"]
+    (here / "srv/salt/top.sls").write_text("base: {}")
+    described(office, here, ME)
+    assert office.ask("masters").fields["differences"] == []
+    (there / "srv/salt/top.sls").write_text("base: []")
+    os.utime(there / "srv/salt/top.sls", (1, 1))
+    said.renew()
+    assert office.ask("masters").fields["differences"] == [f"file_roots differ: b | {ME}"]
+    described(office, there, "b", "nodegroups: {web: 'G@role:web'}\npublisher_acl: {eve: ['.*']}\n")
+    with office.store.write() as tx:
+        tx.renew(replace(UP, name="b", version="2.0"))
+    assert office.ask("masters").fields["differences"] == [
+        f"the versions differ: b | {ME}",
+        f"access rules differ: b | {ME}",
+        f"file_roots differ: b | {ME}",
+        f"nodegroups differ: b | {ME}",
+    ]
+
+
+def test_a_clock_that_is_off_is_named(office: Office, tmp_path: Path) -> None:
+    (tmp_path / "master").write_text(f"root_dir: {tmp_path}\n")
+    store, clock = cast("SharedStore", office.store), ManualClock(wall=office.store.clock() - 60)
+    SelfDescription(load_master(str(tmp_path)).config, store, clock, "b").renew()
+    with office.store.write() as tx:
+        tx.describe_master(ME, "no JSON")
+    (said,) = office.ask("masters").fields["differences"]
+    assert said == "the clock of b is 60 s behind the database's"
