@@ -11,7 +11,7 @@ import logging
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from saltlite.errors import UsageError
@@ -66,6 +66,8 @@ class FileRoots:
         self._ignored = re.compile("|".join(map(fnmatch.translate, ignore))) if ignore else None
         self._largest = largest
         self._areas = areas
+        self.bring: Callable[[str], None] = lambda _area: None
+        """Called with the name of an area before it is read: it may be another master's."""
 
     def envs(self) -> list[str]:
         """The environments that may be listed, sorted."""
@@ -112,6 +114,7 @@ class FileRoots:
 
     def _folders_of(self, env: str) -> Sequence[str]:
         if self._areas and is_area(env):
+            self.bring(env)
             return (os.path.join(self._areas, env),)
         return self._roots.get(env, ())
 

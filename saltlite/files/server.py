@@ -23,6 +23,7 @@ import time
 from bisect import bisect_right
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple, Protocol
 
 from saltlite.errors import SaltliteError, UsageError
 from saltlite.files.roots import FileRoots, ServedFile
@@ -42,11 +43,37 @@ log = logging.getLogger(__name__)
 AREA_NAME_BYTES = 16
 
 
+class CopiedPiece(NamedTuple):
+    """A part of a file."""
+
+    path: str
+    offset: int
+    mode: int
+    """The permission bits of the file on the minion."""
+    data: bytes
+
+
+class SharedAreas(Protocol):
+    """The areas in the store of several masters."""
+
+    def begin(self, area: str) -> None: ...
+
+    def put(self, area: str, piece: CopiedPiece) -> None: ...
+
+    def pieces(self, area: str) -> Iterable[CopiedPiece]:
+        """All pieces, in order; none without that area. Raises SaltliteError if one is missing or damaged."""
+        ...
+
+    def end(self, area: str) -> None: ...
+
+
 class CopyAreas:
     """The environments of `saltlite cp`, one folder each. Every error is a SaltliteError."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, shared: SharedAreas | None = None) -> None:
+        """`shared`: where masters that share a store have them as well."""
         self._folder = folder
+        self._shared = shared
 
     def begin(self, entropy: Callable[[int], bytes]) -> str:
         """Make an area; its name."""
@@ -54,39 +81,48 @@ class CopyAreas:
         with self._errors():
             os.makedirs(self._folder, mode=0o700, exist_ok=True)
             os.mkdir(os.path.join(self._folder, area), 0o700)
+        if self._shared is not None:
+            self._shared.begin(area)
         return area
 
     def put(self, area: str, path: str, offset: int, data: bytes, mode: int) -> None:
         """Write a piece of a file; `mode` are its permission bits on the minion."""
-        folder, name = self._place(area), parse_path(path)
-        if not name or offset < 0:
-            raise UsageError(f"{path!r} is not a path of a file")
-        place = os.path.join(folder, name)
+        folder, piece = self._place(area), CopiedPiece(path, offset, mode, data)
         with self._errors():
-            os.makedirs(os.path.dirname(place), mode=0o700, exist_ok=True)
-            fd = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            _write(folder, piece)
+        if self._shared is not None:
+            self._shared.put(area, piece)
+
+    def bring(self, area: str) -> None:
+        """Copy an area of another master, if this one has none of that name."""
+        place = os.path.join(self._folder, area)
+        if self._shared is None or os.path.isdir(place):
+            return
+        fresh = os.path.join(self._folder, f".{os.getpid()}.{area}")
+        with self._errors():
             try:
-                os.fchmod(fd, mode & 0o777 | 0o600)
-                while data:
-                    written = os.pwrite(fd, data, offset)
-                    offset, data = offset + written, data[written:]
+                for piece in self._shared.pieces(area):
+                    os.makedirs(fresh, mode=0o700, exist_ok=True)
+                    _write(fresh, piece)
+                if os.path.isdir(fresh):
+                    _rename_unless_there(fresh, place)
             finally:
-                os.close(fd)
-            # The age of an area whose client is gone.
-            os.utime(folder)
+                shutil.rmtree(fresh, ignore_errors=True)
 
     def end(self, area: str) -> None:
         """Remove an area and what is in it."""
         with self._errors():
             shutil.rmtree(self._place(area))
+        if self._shared is not None:
+            self._shared.end(area)
 
     def expire(self, before: float) -> None:
         """Remove the areas that were last written before that time, in wall-clock seconds."""
         with self._errors(), contextlib.suppress(FileNotFoundError):
-            for area in filter(is_area, os.listdir(self._folder)):
+            for area in os.listdir(self._folder):
                 place = os.path.join(self._folder, area)
                 with contextlib.suppress(FileNotFoundError):
-                    if os.stat(place).st_mtime < before:
+                    if is_area(area.rpartition(".")[2]) and os.stat(place).st_mtime < before:
                         shutil.rmtree(place)
 
     def _place(self, area: str) -> str:
@@ -101,6 +137,33 @@ class CopyAreas:
             yield
         except OSError as error:
             raise SaltliteError(f"the files to copy cannot be stored in {self._folder}: {error.strerror}") from error
+
+
+def _rename_unless_there(fresh: str, place: str) -> None:
+    try:
+        os.rename(fresh, place)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+
+
+def _write(folder: str, piece: CopiedPiece) -> None:
+    """Raises UsageError, and OSError."""
+    name, offset, data = parse_path(piece.path), piece.offset, piece.data
+    if not name or offset < 0:
+        raise UsageError(f"{piece.path!r} is not a path of a file")
+    place = os.path.join(folder, name)
+    os.makedirs(os.path.dirname(place), mode=0o700, exist_ok=True)
+    fd = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        os.fchmod(fd, piece.mode & 0o777 | 0o600)
+        while data:
+            written = os.pwrite(fd, data, offset)
+            offset, data = offset + written, data[written:]
+    finally:
+        os.close(fd)
+    # The age of an area whose client is gone.
+    os.utime(folder)
 
 
 # -- FileService

@@ -46,6 +46,7 @@ from saltlite.master.store.ports import (
 from saltlite.master.store.sharing import (
     VALUES_SIZE,
     CommitSignal,
+    CopyPiece,
     InventoryHead,
     MasterRow,
     MasterState,
@@ -98,6 +99,7 @@ class MemoryInventory:
         self._head = InventoryHead(0, 0)
         self._values: dict[tuple[str, str], SharedValue] = {}
         self._owners: dict[str, tuple[str | None, int]] = {}
+        self.pieces: dict[tuple[str, int], CopyPiece] = {}
         self._busy = False
 
     def head(self) -> InventoryHead:
@@ -151,6 +153,19 @@ class MemoryInventory:
         self._head = self._head._replace(pruned=max(self._head.pruned, until))
         self._values = {key: row for key, row in self._values.items() if row.seq > until or row.data is not None}
         self._owners = {srn: row for srn, row in self._owners.items() if row[1] > until or row[0] is not None}
+
+    def put_pieces(self, pieces: Sequence[CopyPiece]) -> None:
+        self.pieces.update({(piece.area, piece.number): piece for piece in pieces})
+
+    def piece(self, area: str, number: int) -> bytes | None:
+        found = self.pieces.get((area, number))
+        return None if found is None else found.data
+
+    def delete_pieces(self, area: str) -> None:
+        self.pieces = {key: piece for key, piece in self.pieces.items() if piece.area != area}
+
+    def expire_pieces(self, before: float) -> None:
+        self.pieces = {key: piece for key, piece in self.pieces.items() if piece.at >= before}
 
     def _next(self) -> int:
         if self._busy:

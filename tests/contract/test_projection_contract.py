@@ -13,7 +13,7 @@ from saltlite.errors import StoreError
 from saltlite.master.store import projection as module
 from saltlite.master.store.banks import LocalBanks
 from saltlite.master.store.projection import Projection
-from saltlite.master.store.sharing import SharedInventory, SharedValue
+from saltlite.master.store.sharing import CopyPiece, SharedInventory, SharedValue
 from saltlite.resources.registry.mmap import FILE, ResourceRegistry
 from saltlite.resources.registry.registry import Conflict
 from saltlite.targeting.banks import GRAINS, NAMES, PILLAR
@@ -88,6 +88,17 @@ def test_only_an_inventory_that_was_never_used_adopts_anything(open_inventory: O
     other.adopt([VALUE._replace(key="web-3")], [("ssh:b", "m1")])
     assert ([row.key for row in other.values(0)], other.owners(0)) == (["web-1", "web-2"], [("ssh:a", "m1")])
     assert other.put_value(VALUE) == other.head().seq > 2
+
+
+def test_pieces_of_copies_are_replaced_and_go_by_area_and_by_age(rows: SharedInventory) -> None:
+    rows.put_pieces([CopyPiece("x", -1, 10.0, b"1"), CopyPiece("x", 0, 10.0, b"a")])
+    rows.put_pieces([CopyPiece("x", -1, 20.0, b"2"), CopyPiece("y", 0, 20.0, b"")])
+    assert [rows.piece("x", -1), rows.piece("x", 0), rows.piece("y", 0), rows.piece("y", 1)] == [b"2", b"a", b"", None]
+    rows.expire_pieces(20.0)
+    assert [rows.piece("x", -1), rows.piece("x", 0)] == [b"2", None]
+    rows.delete_pieces("x")
+    assert [rows.piece("x", -1), rows.piece("y", 0)] == [None, b""]
+    assert rows.head().seq == 0
 
 
 # -- values on all masters

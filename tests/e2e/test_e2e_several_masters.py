@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -133,6 +135,16 @@ def test_targets_select_by_what_a_minion_told_another_master(site: Site) -> None
     wait_until(lambda: selected("two", "-C", "T@dummy") == lamps, "the second one is registered")
     assert selected("three", "-C", "T@dummy") == lamps
     assert registry.exists()
+
+
+def test_files_are_copied_to_the_minions_of_all_masters(site: Site, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.write_bytes(os.urandom(3 * 1024 * 1024))
+    for minion in ALL:
+        copied = tmp_path / minion
+        assert returned(site.fleet.cli("cp", minion, str(source), str(copied), "--out", "json", master="one"))
+        assert copied.read_bytes() == source.read_bytes()
+    assert site.server.sql("SELECT count(*) FROM copy_pieces") == "0"
 
 
 def test_the_minions_of_a_master_that_drains_move_and_are_never_without_a_session(site: Site) -> None:

@@ -97,4 +97,4 @@ def handle_copy_end(master: Master, _principal: Principal, request: Mapping[str,
 
 
 def _areas(master: Master) -> CopyAreas:
-    return CopyAreas(master.config.copies_dir)
+    return CopyAreas(master.config.copies_dir, master.shared_areas)

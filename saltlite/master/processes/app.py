@@ -30,7 +30,13 @@ from saltlite.master.processes import link_channel as ipc
 from saltlite.master.processes.audit import AuditTrail, audit_dir, digest_of_options
 from saltlite.master.processes.context import HandlerConfig, Master, MasterIdentity
 from saltlite.master.processes.identity import PKI_LOOK_S, RENEW_S, Renewal
-from saltlite.master.processes.store_opening import load_postgres, loaded_inventory, prepare_store, seal_key_of
+from saltlite.master.processes.store_opening import (
+    load_postgres,
+    loaded_areas,
+    loaded_inventory,
+    prepare_store,
+    seal_key_of,
+)
 from saltlite.master.processes.supervisor import (
     HOOKS,
     LOOK_S,
@@ -574,7 +580,7 @@ def _run_mworker(
     ready: Callable[[], None],
 ) -> None:
     from saltlite.files.roots import FileRoots  # noqa: PLC0415 - the link process never loads handlers
-    from saltlite.files.server import FileServer, FileService, Uploads  # noqa: PLC0415 - as above
+    from saltlite.files.server import CopyAreas, FileServer, FileService, Uploads  # noqa: PLC0415 - as above
     from saltlite.master.processes.auth_process import Backends  # noqa: PLC0415 - as above
     from saltlite.master.processes.evaluators import Evaluations  # noqa: PLC0415 - as above
     from saltlite.master.processes.fleet import AskingEverywhere  # noqa: PLC0415 - as above
@@ -606,6 +612,7 @@ def _run_mworker(
     def make_with_files(link: LinkChannel) -> Master:
         master = make_master(link)
         master.files = roots
+        roots.bring = CopyAreas(paths.copies, master.shared_areas).bring
         chain = f"{master.identity.certificate.name}.{name}"
         room = config.audit_max * MIB // config.worker_threads
         if master.shared is not None:
@@ -636,7 +643,7 @@ def _open_master(
     if identity.shared_key(config.pki_dir) is not None:
         who = replace(who, login_secret=identity.seal_key(config.pki_dir, SEALED_TOKENS))
     open_store = _loaded_store(paths, shared)
-    open_inventory = loaded_inventory(config)
+    open_inventory, open_areas = loaded_inventory(config), loaded_areas(config)
     operators = frozenset({0, os.geteuid()})
     link_uid = accounts_of(config)[1].uid
     pillars = Pillars(
@@ -670,6 +677,7 @@ def _open_master(
     def make_master(link: LinkChannel) -> Master:
         master = Master(store, SystemClock(), who, handler_config, link, registry, banks, pillars)
         master.shared = cast("SharedStore", store) if config.several_masters else None
+        master.shared_areas = open_areas(store)
         return master
 
     def close() -> None:

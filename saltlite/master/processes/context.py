@@ -33,6 +33,7 @@ from saltlite.wire.limits import MIB
 from saltlite.wire.merkle import SignedPart, SignedParts, signed_parts
 
 if TYPE_CHECKING:
+    from saltlite.files.server import SharedAreas
     from saltlite.master.processes.runners import PeerRuns
     from saltlite.master.store.sharing import SharedStore
 
@@ -329,6 +330,8 @@ class Master:
     """Minions with a session with another one of these masters."""
     knows_elsewhere: bool = True
     """Whether `elsewhere` is complete."""
+    shared_areas: SharedAreas | None = None
+    """Where the other masters have the files of `saltlite cp`."""
     has_joined: bool = False
     """Whether all of these know this master."""
     audit: AuditTrail | None = None

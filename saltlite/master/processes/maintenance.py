@@ -373,10 +373,13 @@ def begin_maintenance(
     kept.repeat(PRUNE_S, lambda: areas.expire(clock.wall() - CLEAN_S))
     kept.repeat(DROP_ARGUMENTS_S, EndedArguments(store, clock, keep=config.keep_job_args).drop)
     asking: Asking = link
-    if config.several_masters:
-        asking = AskingEverywhere(reactor, link, cast("SharedStore", store), clock, name_of(config))
+    shared = cast("SharedStore", store) if config.several_masters else None
+    if shared is not None:
+        asking = AskingEverywhere(reactor, link, shared, clock, name_of(config))
+        inventory = shared.inventory()
+        kept.repeat(PRUNE_S, lambda: inventory.expire_pieces(clock.wall() - CLEAN_S))
     upkeep = RegistryMaintenance(store, clock, asking, opened)
-    if config.several_masters:
+    if shared is not None:
         kept.repeat(FOLLOW_S, upkeep.follow)
         described = SelfDescription(config, cast("SharedStore", store), clock, name_of(config))
         kept.repeat(DESCRIBE_S, described.renew)

@@ -14,17 +14,19 @@ from saltlite.errors import MisconfiguredError, StartupError
 from saltlite.master.processes import identity
 from saltlite.master.store.ports import Store
 from saltlite.model.keys import KeyState
+from saltlite.platform.daemon import SystemClock
 from saltlite.platform.privileges import drop_to
 from saltlite.platform.supervision import notify
 from saltlite.targeting.banks import Banks
 
 if TYPE_CHECKING:
+    from saltlite.files.server import SharedAreas
     from saltlite.master.store.sharing import SharedStore
     from saltlite.resources.registry.mmap import ResourceRegistry
 
 EXTEND_S = 40.0
 """Seconds that systemd is asked to wait further, again and again while the store is prepared; below TimeoutStartSec."""
-SEALED_KEYS, SEALED_VALUES = "keys of minions", "values of cache banks"
+SEALED_KEYS, SEALED_VALUES, SEALED_COPIES = "keys of minions", "values of cache banks", "files of saltlite cp"
 """What `identity.seal_key` makes a key for."""
 
 
@@ -121,3 +123,13 @@ def loaded_inventory(config: MasterConfig) -> Callable[[Store], tuple[ResourceRe
         return projection.registry, projection.banks
 
     return opened
+
+
+def loaded_areas(config: MasterConfig) -> Callable[[Store], SharedAreas | None]:
+    """What opens the place where masters share the files of `saltlite cp`, if they do; see `loaded_inventory`."""
+    if not config.several_masters:
+        return lambda _store: None
+    from saltlite.master.store.copies import SharedCopies  # noqa: PLC0415 - for a shared store only
+
+    seal_key = identity.seal_key(config.pki_dir, SEALED_COPIES)
+    return lambda store: SharedCopies(cast("SharedStore", store).inventory(), seal_key, SystemClock())

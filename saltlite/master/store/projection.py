@@ -22,11 +22,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
-
 from saltlite.errors import StoreError, UsageError
 from saltlite.master.store.banks import FOLDER, LocalBank, LocalBanks, file_name, key_of
+from saltlite.master.store.sealing import Seal
 from saltlite.master.store.sharing import Owner, SharedInventory, SharedValue
 from saltlite.model.ids import check_resource_id, check_resource_type, parse_minion_id, parse_srn
 from saltlite.platform.files import WriteLock
@@ -41,7 +39,6 @@ log = logging.getLogger(__name__)
 CURSOR_FILE = ".cursor"
 CURSOR_BYTES = 256
 LOCK_FILE = ".lock"
-NONCE_BYTES = 12
 DELETIONS_KEPT = 100_000
 """Changes after which a deletion is forgotten: a master that has not followed for longer copies everything anew."""
 PRUNE_EVERY = 1_000
@@ -65,7 +62,7 @@ class Projection:
     def __init__(self, rows: SharedInventory, opts: Mapping[str, Any], seal_key: bytes) -> None:
         """`opts` are those of `ResourceRegistry`; `seal_key` has 32 bytes. Raises StoreError."""
         self.rows = rows
-        self._seal = ChaCha20Poly1305(seal_key)
+        self._seal = Seal(seal_key)
         self._folder = os.path.join(opts["cachedir"], FOLDER)
         self._lock = WriteLock(os.path.join(self._folder, LOCK_FILE))
         self._files = LocalBanks(opts["cachedir"])
@@ -170,8 +167,9 @@ class Projection:
             bank.delete(key)
         else:
             try:
-                bank.put_encoded(row.key, self._opened(row), check_digest(row.digest), row.at)
-            except (InvalidTag, UsageError):
+                data = self._seal.opened(row.data, row.bank, row.key, row.digest)
+                bank.put_encoded(row.key, data, check_digest(row.digest), row.at)
+            except (ValueError, UsageError):
                 # Its minion has another digest, and sends it again.
                 log.error("the value of %s for %r in the store is not of a master, and is ignored", row.bank, key)  # noqa: TRY400 - a sentence
                 bank.delete(key)
@@ -198,19 +196,9 @@ class Projection:
         rows = self._primary.content().items()
         self.rows.adopt(values, [(key.decode(), owner_in(value)[0]) for key, value in rows])
 
-    # -- sealed values
-
     def sealed(self, bank: str, key: str, digest: str, data: bytes) -> bytes:
         """A value as the store has it."""
-        nonce = os.urandom(NONCE_BYTES)
-        return nonce + self._seal.encrypt(nonce, data, _about(bank, key, digest))
-
-    def _opened(self, row: SharedValue) -> bytes:
-        """Raises InvalidTag."""
-        data = row.data or b""
-        if len(data) < NONCE_BYTES:
-            raise InvalidTag
-        return self._seal.decrypt(data[:NONCE_BYTES], data[NONCE_BYTES:], _about(row.bank, row.key, row.digest))
+        return self._seal.seal(data, bank, key, digest)
 
     # -- the files
 
@@ -265,11 +253,6 @@ class Projection:
 
 def _packed(cursor: Cursor) -> bytes:
     return json.dumps(cursor).encode().ljust(CURSOR_BYTES)
-
-
-def _about(bank: str, key: str, digest: str) -> bytes:
-    """What a seal binds a value to."""
-    return json.dumps([bank, key, digest]).encode()
 
 
 def _registry_changes(owners: Iterable[Owner]) -> Iterator[Change]:

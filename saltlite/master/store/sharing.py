@@ -149,6 +149,17 @@ class SharedValue(NamedTuple):
     """The number of the change; the inventory counts."""
 
 
+class CopyPiece(NamedTuple):
+    """A part of what `saltlite cp` copies."""
+
+    area: str
+    number: int
+    at: float
+    """When it was put, in wall-clock seconds since 1970."""
+    data: bytes
+    """Opaque here."""
+
+
 Owner = tuple[str, str | None]
 """An SRN, and the minion that manages this resource; None if no minion does any more."""
 
@@ -157,7 +168,7 @@ VALUES_SIZE = 8 * 1024 * 1024
 
 
 class SharedInventory(Protocol):
-    """Values of the cache banks and owners of resources, in a store that masters share.
+    """Values of the cache banks, owners of resources and files on their way to minions, in a store that masters share.
 
     Changes have numbers in the order of their commits. Each method is a transaction of its own, which does not wait for
     an open `SharedStore.write`. Every method raises StoreError.
@@ -199,4 +210,18 @@ class SharedInventory(Protocol):
 
     def prune(self, until: int) -> None:
         """Forget deletions up to that change."""
+        ...
+
+    def put_pieces(self, pieces: Sequence[CopyPiece]) -> None:
+        """Insert or replace these, all or none. They have no numbers of changes."""
+        ...
+
+    def piece(self, area: str, number: int) -> bytes | None:
+        """The data of a piece."""
+        ...
+
+    def delete_pieces(self, area: str) -> None: ...
+
+    def expire_pieces(self, before: float) -> None:
+        """Delete those that were put before that time."""
         ...

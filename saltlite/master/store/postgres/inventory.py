@@ -15,7 +15,7 @@ import psycopg
 from saltlite.errors import StoreError
 from saltlite.master.store.postgres.connection import AT_ONCE, Database, PostgresConnection
 from saltlite.master.store.postgres.statements import PostgresTransaction, as_arrays
-from saltlite.master.store.sharing import VALUES_SIZE, InventoryHead, Owner, SharedValue
+from saltlite.master.store.sharing import VALUES_SIZE, CopyPiece, InventoryHead, Owner, SharedValue
 
 REGISTERING = 0x534C_5455
 """Advisory lock; with the number of the table as the locks of `saltlite.master.store.postgres`."""
@@ -56,6 +56,13 @@ _PRUNE = (
     "DELETE FROM bank_values WHERE seq <= ? AND data IS NULL",
     "DELETE FROM resources WHERE seq <= ? AND minion IS NULL",
 )
+_PUT_PIECE = (
+    "INSERT INTO copy_pieces (area, number, at, data) VALUES (?, ?, ?, ?)"
+    " ON CONFLICT (area, number) DO UPDATE SET at = excluded.at, data = excluded.data"
+)
+_PIECE = "SELECT data FROM copy_pieces WHERE area = ? AND number = ?"
+_DELETE_PIECES = "DELETE FROM copy_pieces WHERE area = ?"
+_EXPIRE_PIECES = "DELETE FROM copy_pieces WHERE at < ?"
 _TAKE_LOCK = "SELECT pg_advisory_xact_lock(?)"
 
 
@@ -128,6 +135,27 @@ class PostgresInventory:
         """As SharedInventory.prune."""
         with self._changing((_PRUNED, (until,))) as transaction:
             transaction.commit([(sql, (until,)) for sql in _PRUNE])
+
+    def put_pieces(self, pieces: Sequence[CopyPiece]) -> None:
+        """As SharedInventory.put_pieces."""
+        first, *others = [(_PUT_PIECE, piece) for piece in pieces]
+        with self._changing(first) as transaction:
+            transaction.commit(others)
+
+    def piece(self, area: str, number: int) -> bytes | None:
+        """As SharedInventory.piece."""
+        found = self._side.value(_PIECE, (area, number))
+        return None if found is None else bytes(found)
+
+    def delete_pieces(self, area: str) -> None:
+        """As SharedInventory.delete_pieces."""
+        with self._changing((_DELETE_PIECES, (area,))) as transaction:
+            transaction.commit([])
+
+    def expire_pieces(self, before: float) -> None:
+        """As SharedInventory.expire_pieces."""
+        with self._changing((_EXPIRE_PIECES, (before,))) as transaction:
+            transaction.commit([])
 
     @contextmanager
     def _changing(self, first: tuple[str, Sequence[Any]]) -> Iterator[PostgresTransaction]:

@@ -3,8 +3,9 @@
 The tables are those of `saltlite.master.store.sqlite.schema`, without what only SQLite needs. `store` has four columns
 more: `format`, `seq`, the last sequence number of an event, `bytes`, what `StoreReader.size` answers, and `targets`,
 how many targets were ever put. `masters` has a row for each master that shares the store, `bank_values` and `resources`
-what minions reported to these, and `inventory` the number of the last change of it: writers wait for its row. The rows
-that let minions in have a `seal` (`saltlite.master.store.postgres.seals`).
+what minions reported to these, `inventory` the number of the last change of it, for whose row writers wait, and
+`copy_pieces` files on their way to minions. The rows that let minions in have a `seal`
+(`saltlite.master.store.postgres.seals`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import psycopg
 
 from saltlite.errors import StoreError
 
-FORMAT = 6
+FORMAT = 7
 MOVED_AWAY = 0
 """The format of what is left when the store was moved to a file."""
 OLDEST_SERVER = 130_000
@@ -102,7 +103,12 @@ CREATE INDEX resources_changed ON resources (seq);
 _MORE_OF_MASTERS = (
     "ALTER TABLE masters ADD COLUMN weight bigint NOT NULL DEFAULT 100, ADD COLUMN about text NOT NULL DEFAULT ''"
 )
-_TABLES += _MASTERS + _INVENTORY + _MORE_OF_MASTERS
+_COPIES = """
+CREATE TABLE copy_pieces (
+    area text NOT NULL, number bigint NOT NULL, at real NOT NULL, data bytea NOT NULL, PRIMARY KEY (area, number));
+ALTER TABLE copy_pieces ALTER COLUMN data SET STORAGE EXTERNAL;
+"""
+_TABLES += f"{_MASTERS}{_INVENTORY}{_MORE_OF_MASTERS};{_COPIES}"
 _STEPS = {
     1: "ALTER TABLE minions ADD COLUMN master text NOT NULL DEFAULT '', ADD COLUMN run bigint NOT NULL DEFAULT 0,"
     " ADD COLUMN handshake bigint NOT NULL DEFAULT 0",
@@ -119,6 +125,7 @@ _STEPS = {
     5: "ALTER TABLE keys ADD COLUMN seal text NOT NULL DEFAULT '';"
     " ALTER TABLE tokens ADD COLUMN seal text NOT NULL DEFAULT '';"
     f" ALTER TABLE preaccepts ADD COLUMN seal text NOT NULL DEFAULT ''; {_MORE_OF_MASTERS}",
+    6: _COPIES,
 }
 """What makes a store of format N one of format N + 1."""
 
@@ -130,7 +137,7 @@ def _typed(sql: str) -> str:
 
 TABLES = tuple(re.findall(r"CREATE TABLE (\w+)", _TABLES))
 """Names of all tables."""
-_FIRST = frozenset(TABLES) - {"masters", "inventory", "bank_values", "resources"}
+_FIRST = frozenset(TABLES) - {"masters", "inventory", "bank_values", "resources", "copy_pieces"}
 """Those of format 1."""
 NEVER_EMPTY = ("store", "inventory")
 """Tables that have a row from the beginning."""
