@@ -218,7 +218,7 @@ MODULES = "modules"
 GRAINS = "grains"
 OUTPUT = "output"
 
-SALT_KINDS = frozenset({MODULES, GRAINS, OUTPUT, "utils", "beacons"})
+SALT_KINDS = frozenset({MODULES, GRAINS, OUTPUT, "utils", "beacons", "pillar"})
 """Types whose files in Salt are loaded."""
 
 _NOT_IN_SALT = frozenset({"interfaces"})

@@ -78,6 +78,10 @@ def test_salts_own_beacons_run_unmodified_behind_those_that_ship() -> None:
     assert "list" in found["invalid"]["problem"]
 
 
+def test_salts_own_external_pillars_run_unmodified() -> None:
+    assert run("tests.compat.external") == [{"motd": "b'hello'", "stacked": "web1", "a": 1}, []]
+
+
 def test_salts_own_resource_types_work_unmodified_as_custom_ones() -> None:
     dummy, ssh = run("tests.compat.opts_and_types")["types"]
     assert dummy == {"type": "dummy", "instead_of": "", "faults": {}, "ids": ["d1", "d2"], "ping": True, "missing": []}

@@ -262,6 +262,8 @@ def test_rules_are_made_changed_saved_and_deleted(tmp_path: Path) -> None:
         ({"jump": "DROP", "comment": "two words"}, '-m comment --comment "two words" --jump DROP'),
         ({"target": "REJECT", "reject-with": "tcp-reset", "save": True}, "--jump REJECT --reject-with tcp-reset"),
         ({"proto": "tcp", "syn": None, "jump": "DROP"}, "-p tcp --syn --jump DROP"),
+        ({"match-set": "!bad src,dst", "jump": "DROP"}, "-m set ! --match-set bad src,dst --jump DROP"),
+        ({"proto": "udp", "source": "::1", "sport": 1, "dport": 2}, "-p udp --dport 2 --sport 1 --source ::1"),
     ],
 )  # fmt: skip
 def test_a_rule_is_built_of_keywords(given: dict[str, Any], rule: str) -> None:
@@ -272,6 +274,11 @@ def test_a_whole_command_is_built(tmp_path: Path) -> None:
     built = run("iptables.build_rule", "filter", "INPUT", "I", 3, full=True, jump="DROP", family="ipv6").value
     assert built == "ip6tables --wait -t filter -I INPUT 3 --jump DROP"
     assert run("iptables.build_rule", "filter", full=True).value == "Error: Chain needs to be specified"
+    # As a command line gives it.
+    built = run("iptables.build_rule", "in-interface=!eth0", "to-destination=10.0.0.9:80", jump="DNAT").value
+    assert built == "! --in-interface eth0 --jump DNAT --to-destination 10.0.0.9:80"
+    built = run("iptables.build_rule", "out-interface=eth0", "X", "A", full=True, jump="DROP").value
+    assert built == "iptables --wait -t filter -A X --out-interface eth0 --jump DROP"
 
 
 @pytest.mark.parametrize(

@@ -104,6 +104,8 @@ def test_what_a_minion_sends_others_read_with_their_functions(site: Site, web1: 
     assert web1.call("get", "*", "ip") == {"web1": ["10.0.0.1"]}
     assert web1.call("get", "*", "ip,other") == {"ip": {"web1": ["10.0.0.1"]}}
     assert web1.call("get", "*", "ip", exclude_minion=True) == {}
+    assert (web1.call("send", "absent"), web1.context) == (False, {"retcode": 1})
+    assert site.get("db1", fun="absent") == {}
 
 
 def test_the_configured_functions_are_called_with_their_arguments_and_a_broken_one_keeps_its_value(

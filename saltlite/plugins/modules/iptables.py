@@ -260,12 +260,22 @@ def build_rule(
     """Return a rule made of keywords: the long options of iptables, and some of Salt's: ``proto`` ``if`` ``of``
     ``connstate`` ``dports`` ``sports`` ``match`` (a list, or separated by commas) ``jump`` ``comment``. A value that
     begins with ``!`` or ``not`` is negated. With ``full`` it is a whole command, of which ``command`` is the letter.
+    Words such as ``in-interface=eth0`` are options, wherever they stand.
 
     CLI Example::
 
         saltlite '*' iptables.build_rule match=state connstate=RELATED,ESTABLISHED jump=ACCEPT
         saltlite '*' iptables.build_rule filter INPUT command=I position=3 full=True proto=tcp dport=22 jump=ACCEPT
     """
+    # A command line reads a word whose name has a hyphen as the next parameter. Without this the rule would lack it.
+    given: dict[str, Any] = {
+        "table": table, "chain": chain, "command": command, "position": position, "full": full, "family": family,
+    }  # fmt: skip
+    for name in [name for name, word in given.items() if isinstance(word, str) and _HYPHENED.match(word)]:
+        option, _, value = given.pop(name).partition("=")
+        kwargs[option] = value
+    table, chain, command = given.get("table", "filter"), given.get("chain"), given.get("command")
+    position, full, family = given.get("position", ""), given.get("full"), given.get("family", "ipv4")
     rule = " ".join(_options({name: value for name, value in kwargs.items() if not name.startswith("__")}))
     if not full:
         return rule
@@ -277,6 +287,8 @@ def build_rule(
     return " ".join(str(word) for word in words if word not in ("", None))
 
 
+_HYPHENED = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)+=")
+"""The beginning of an option whose name is no identifier, as a word."""
 _OF_STATES = ("name", "state", "save", "chain", "table")
 """Keywords that states of Salt pass on, and which are no part of a rule."""
 _OF_TARGETS = {
@@ -306,8 +318,13 @@ def _options(given: dict[str, Any]) -> list[str]:
     needed = (("connstate", "state"), ("dports", "multiport"), ("sports", "multiport"), ("comment", "comment"))
     modules += [module for name, module in needed if name in rest]
     found += [f"-m {module}" for module in dict.fromkeys(modules)]
+    sets = rest.pop("match-set", [])
+    found += [
+        f"-m set {_option('--match-set', one, quotes=False)}" for one in ([sets] if isinstance(sets, str) else sets)
+    ]
     if "connstate" in rest:
         found.append(_option("--state", rest.pop("connstate")))
+    found += [_option(f"--{name}", rest.pop(name)) for name in ("dport", "sport") if name in rest]
     for name in ("dports", "sports"):
         if isinstance(rest.get(name), list | tuple):
             rest[name] = ",".join(map(str, rest[name]))
@@ -318,13 +335,13 @@ def _options(given: dict[str, Any]) -> list[str]:
     return found + [_option(f"--{name}", value) for name, value in last.items()]
 
 
-def _option(flag: str, value: Any) -> str:
+def _option(flag: str, value: Any, *, quotes: bool = True) -> str:
     text = "" if value is None else str(value)
     plain = re.sub(r"^(?:!|not\b)\s*", "", text)
     negation = "! " if plain != text else ""
     if not plain:
         return negation + flag
-    quoted = f'"{plain}"' if re.search(r"\s", plain) or flag == "--comment" else plain
+    quoted = f'"{plain}"' if (quotes and re.search(r"\s", plain)) or flag == "--comment" else plain
     return f"{negation}{flag} {quoted}"
 
 

@@ -69,7 +69,7 @@ def send(name: str, *args: Any, **kwargs: Any) -> bool:
     """Call a function and send its result to the master, as the value ``name``.
 
     ``mine_function`` is the function if it is not ``name``; ``allow_tgt`` and ``allow_tgt_type`` say which minions may
-    read the value. Other arguments are those of the function.
+    read the value. Other arguments are those of the function. If it fails, this returns False, and a note says why.
 
     CLI Example::
 
@@ -79,7 +79,13 @@ def send(name: str, *args: Any, **kwargs: Any) -> bool:
     given = __utils__["args.clean_kwargs"](**kwargs)
     function = given.pop("mine_function", None) or name
     allowed = {key: given.pop(key) for key in ("allow_tgt", "allow_tgt_type") if key in given}
-    return _put({name: (__salt__[function](*args, **given), allowed)}, clear=False)
+    try:
+        value = __salt__[function](*args, **given)
+    except Exception as error:  # noqa: BLE001 - supervision point: the function may be anybody's
+        __context__["retcode"] = 1
+        note(f"{name} is not in the mine: {error}")
+        return False
+    return _put({name: (value, allowed)}, clear=False)
 
 
 def get(
