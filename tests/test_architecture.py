@@ -22,6 +22,7 @@ CLASS_LINES_MAX = 600
 ENTRY_POINT_LINES_MAX = 30
 
 PLUGIN_FOLDERS = (
+    "docs/examples/",
     "plugins/",
     "resources/slots/",
     "resources/types/",

@@ -1,4 +1,4 @@
-"""The reference of what ships with saltlite: modules, runners and other plug-ins, options, and the HTTP API.
+"""The reference of what ships with saltlite: commands, modules and other plug-ins, options, the HTTP API, events, wire.
 
 `python -m saltlite.api.reference` prints it as JSON: a list of sections, each with its entries, each with its items.
 Plug-in files are read, not imported. Only the files of the package are: what a site adds is for those who may ask its
@@ -8,12 +8,20 @@ those that the site adds.
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import pairwise
 from typing import Any
 
 from saltlite.api.openapi import document
+from saltlite.cli import commands
+from saltlite.cli.console import Console
+from saltlite.cli.job_options import JOB
+from saltlite.cli.options import HelpAsked
 from saltlite.config.api import ApiConfig
 from saltlite.config.cloud import CloudConfig
 from saltlite.config.load import load_master
@@ -23,7 +31,9 @@ from saltlite.config.options import Option, options_of, opts_of
 from saltlite.loader.index import Index, ModuleFile, build_index
 from saltlite.loader.loader import Documents, read_documents
 from saltlite.loader.search_path import MODULES, SHIPPED, search_layers
+from saltlite.model import events
 from saltlite.model.signature import parse_signature, show_signature
+from saltlite.wire import limits, messages
 
 Item = dict[str, Any]
 """`name`, `signatures`, `doc`, and `notes`, sentences such as the risk."""
@@ -50,11 +60,41 @@ _CONFIGS: dict[str, type[Any]] = {
 def reference() -> list[dict[str, Any]]:
     """The sections: `name`, `title`, `entries`."""
     return [
+        {"name": "commands", "title": "Commands", "entries": _commands()},
         *({"name": kind, "title": title, "entries": _plugins(kind)} for kind, title in _PLUGINS.items()),
         {"name": _RESOURCES, "title": "Resource types", "entries": _resource_types()},
         {"name": "options", "title": "Options", "entries": _options()},
         {"name": "api", "title": "HTTP API", "entries": _paths()},
+        {"name": "events", "title": "Events", "entries": [_events()]},
+        {"name": "wire", "title": "Wire protocol", "entries": [_verbs(), _limits()]},
     ]
+
+
+# -- commands
+
+
+def _commands() -> list[Entry]:
+    """`saltlite` alone, which runs a job, and the others by their first word."""
+    job = {"name": "saltlite", "signatures": [_help(lambda: JOB.parse(["--help"]))], "doc": "", "notes": []}
+    entries = [_entry("saltlite", "Run a function on minions and resources.", [job])]
+    for noun in commands.members(""):
+        names = [name for name in commands.COMMANDS if name.partition(" ")[0] == noun]
+        items = [{"name": name, "signatures": [_help(partial(_call, name))], "doc": "", "notes": []} for name in names]
+        entries.append(_entry(noun, " ".join(commands.COMMANDS[name][1] for name in names), items))
+    return entries
+
+
+def _call(name: str) -> int:
+    return commands.load(name)(["--help"], Console(None, None, None))
+
+
+def _help(ask: Callable[[], object]) -> str:
+    """The help text that `ask` raises."""
+    try:
+        ask()
+    except HelpAsked as asked:
+        return str(asked).strip()
+    raise AssertionError("a command line with --help does nothing but help")
 
 
 # -- plug-ins
@@ -200,6 +240,46 @@ def _schema(schema: dict[str, Any]) -> str:
     required = schema.get("required", ())
     fields = [f"{name}{'' if name in required else '?'}" for name in schema.get("properties", {})]
     return f"a map of {', '.join(fields)}" if fields else "any value"
+
+
+# -- events, and what master and minions send to each other
+
+
+def _events() -> Entry:
+    """The tags that the core uses, with the names of their parts in capitals."""
+    tags = [function for name, function in vars(events).items() if name.startswith("tag_") and name != "tag_of_minion"]
+    items = []
+    for function in tags:
+        parts = {name: name.upper() for name in inspect.signature(function).parameters}
+        items.append({"name": function(**parts), "signatures": [], "doc": inspect.getdoc(function) or "", "notes": []})
+    return _entry("tags", "Tags of the events that master and minions write.", items)
+
+
+def _verbs() -> Entry:
+    items = [
+        {
+            "name": name,
+            "signatures": [f"{name}: {', '.join([*verb.fields, *(f'{one}?' for one in verb.optional or ())])}"],
+            "doc": "",
+            "notes": [
+                f"Sent by the {verb.sender}.",
+                *(["Also in the session of a minion whose key waits."] if verb.before_accept else []),
+            ],
+        }
+        for name, verb in messages.VERBS.items()
+    ]
+    return _entry("messages", inspect.getdoc(messages), items)
+
+
+def _limits() -> Entry:
+    """The constants of `saltlite.wire.limits` with their docstrings."""
+    items = []
+    for one, following in pairwise(ast.parse(inspect.getsource(limits)).body):
+        match one, following:
+            case ast.Assign(targets=[ast.Name(id=name)]), ast.Expr(value=ast.Constant(value=str(doc))):
+                signature = f"{name} = {getattr(limits, name)!r}"
+                items.append({"name": name, "signatures": [signature], "doc": inspect.cleandoc(doc), "notes": []})
+    return _entry("limits", inspect.getdoc(limits), items)
 
 
 def _summary(doc: str | None) -> str:

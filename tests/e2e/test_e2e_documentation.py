@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ import pytest
 
 from saltlite.cli.verbs.auth import entry_of
 from saltlite.cli.verbs.help import DOCS, titles
+from saltlite.testing.plugins import load_plugins
 from tests.support.fleet import Fleet, wait_until, write_config
 from tests.support.transcripts import Shell, blocks, reasons, steps
 
@@ -161,6 +163,43 @@ def test_the_commands_of_the_pages_print_what_the_pages_say(fleet: Fleet) -> Non
                 if difference := step.differs(shell, command, str(root)):
                     differences.append(f"{path.stem}: {difference}")
     assert not differences, "\n\n".join(differences)
+
+
+def test_the_examples_run(shared: Fleet, tmp_path: Path) -> None:
+    examples, folder = Path(DOCS) / "examples", shared.folder / "master"
+    program = [sys.executable, str(examples / "rolling_restart.py")]
+
+    def restart(target: str, service: str) -> subprocess.CompletedProcess[str]:
+        words = [*program, target, service, str(folder)]
+        return subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+
+    done = restart("a", "no-such-service")
+    assert (done.returncode, done.stdout[:19]) == (4, "a: service.restart "), done.stderr
+    assert restart("nobody", "nginx").returncode == 3
+    (tmp_path / "_modules").mkdir()
+    (tmp_path / "_runners").mkdir()
+    shutil.copy(examples / "certificates.py", tmp_path / "_modules")
+    shutil.copy(examples / "stale.py", tmp_path / "_runners")
+    made = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ed25519",
+        "-nodes",
+        "-days",
+        "30",
+        "-subj",
+        "/CN=a",
+        "-keyout",
+        "key",
+    ]
+    subprocess.run([*made, "-keyout", "a.key", "-out", "a.pem"], cwd=tmp_path, check=True, capture_output=True)
+    modules = load_plugins(tmp_path)
+    assert modules["certificates.days_left"](str(tmp_path / "*.pem")) == {str(tmp_path / "a.pem"): 29}
+    runners = load_plugins(tmp_path, "runners", __salt__={"manage.down": lambda: ["web2", "web1"]})
+    assert runners["stale.minions"]() == {"away": ["web1", "web2"], "forget": "saltlite key delete web1 web2"}
+    assert sorted(path.name for path in examples.glob("*.py")) == ["certificates.py", "rolling_restart.py", "stale.py"]
 
 
 def test_the_commands_of_the_tutorial_and_the_client_print_what_the_pages_say(demo: Path) -> None:

@@ -18,6 +18,7 @@ from saltlite.cli.verbs.help import titles
 from saltlite.config.master import MasterConfig
 from saltlite.config.options import options_of
 from saltlite.errors import UsageError
+from saltlite.wire.messages import VERBS
 
 DOCS = Path(__file__).parents[2] / "saltlite/docs"
 
@@ -85,6 +86,21 @@ def test_the_reference_has_runners_options_paths_and_resources(sections: list[di
     wanted = {f"{method.upper()} {path}" for path, rows in document()["paths"].items() for method in rows}
     assert paths == wanted
     assert item(entry(sections, "resources", "ssh"), "cmd.retcode")["signatures"]
+
+
+def test_the_reference_has_commands_events_messages_and_limits(sections: list[dict[str, Any]]) -> None:
+    (accept,) = item(entry(sections, "commands", "key"), "key accept")["signatures"]
+    assert accept.startswith("usage: saltlite key accept ID|GLOB...")
+    (job,) = item(entry(sections, "commands", "saltlite"), "saltlite")["signatures"]
+    assert "--batch" in job
+    tags = entry(sections, "events", "tags")["items"]
+    assert item({"items": tags}, "salt/job/JID/ret/TARGET")["doc"] == "A return was committed."
+    ack = item(entry(sections, "wire", "messages"), "return_ack")
+    assert (ack["signatures"], ack["notes"]) == (["return_ack: jids"], ["Sent by the master."])
+    assert len(entry(sections, "wire", "messages")["items"]) == len(VERBS)
+    body = item(entry(sections, "wire", "limits"), "JOB_BODY_MAX")
+    assert body["signatures"] == ["JOB_BODY_MAX = 65536"]
+    assert body["doc"].startswith("Bytes of one signed job body.")
 
 
 def test_contents_name_the_version_and_every_entry(docs: Documentation, sections: list[dict[str, Any]]) -> None:
