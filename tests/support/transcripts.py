@@ -14,6 +14,7 @@ import pty
 import re
 import select
 import subprocess
+import textwrap
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -23,7 +24,7 @@ from typing import Self
 
 COMMAND_S = 60.0
 """How long one command may take."""
-_BLOCK = re.compile(r"^```(\w+)(?: not-run: ([^\n]+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(r"^( *)```(\w+)(?: not-run: ([^\n]+))?\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 _PROMPTS = ("$ ", "# ")
 _VARYING = {
     r"\b20\d{18}\b": "JID",
@@ -52,13 +53,14 @@ class Step:
 
 
 def blocks(page: Path, language: str) -> list[str]:
-    """The fenced blocks of that language that are run, in order."""
-    return [text for found, reason, text in _BLOCK.findall(page.read_text()) if found == language and not reason]
+    """The fenced blocks of that language that are run, in order; those of a list item without its indentation."""
+    found = _BLOCK.findall(page.read_text())
+    return [textwrap.dedent(text) for _indent, of, reason, text in found if of == language and not reason]
 
 
 def reasons(page: Path) -> list[str]:
     """Why blocks of the page are not run, one for each of them."""
-    return [reason for _language, reason, _text in _BLOCK.findall(page.read_text()) if reason]
+    return [reason for _indent, _language, reason, _text in _BLOCK.findall(page.read_text()) if reason]
 
 
 def steps(page: Path) -> list[Step]:
