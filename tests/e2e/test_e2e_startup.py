@@ -17,7 +17,10 @@ from pathlib import Path
 
 import pytest
 
+from saltlite.cli.main import main
+from saltlite.cli.verbs import demo_masters
 from tests.support.fleet import ME, WAIT_S, Fleet, Said, free_port, run_daemon, write_config
+from tests.support.postgres import program
 
 pytestmark = pytest.mark.e2e
 
@@ -216,6 +219,57 @@ def test_a_demo_that_a_script_started_in_the_background_stops_at_a_signal(signum
         demo.send_signal(signum)
         assert demo.wait(WAIT_S) == 0
     os.rmdir(folder)  # nothing is left in it
+
+
+def test_a_demo_of_several_masters_kills_one_and_loses_nothing() -> None:
+    pytest.importorskip("psycopg", reason="psycopg is not installed: saltlite[postgres]")
+    if program("initdb") is None:
+        pytest.skip("no PostgreSQL server is installed (Debian: postgresql)")
+    folder = tempfile.mkdtemp(prefix="d")
+    Path(folder).chmod(0o711)  # the user of the database goes through it
+    words = [sys.executable, "-m", "saltlite", "demo", "--masters", "2", "--minions", "2"]
+    env = {**os.environ, "TMPDIR": folder}
+    with subprocess.Popen(words, env=env, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as demo:
+        assert demo.stderr is not None
+        said = ""
+        for line in demo.stderr:
+            said += line
+            if "Ctrl-C stops the fleet" in line:
+                break
+        assert "Each master has a part of the minions: master-1 1, master-2 1." in said
+        assert "master-2, which has 1 of them, is killed while they work (SIGKILL).\n2 of 2 returned " in said
+        assert "master-1 has 2 results of that job, and 2 of 2 minions answer it now." in said
+        demo.send_signal(signal.SIGINT)
+        assert demo.wait(WAIT_S) == 0
+    os.rmdir(folder)  # nothing is left in it, nor of the database
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--masters", "1"], "'1' is not a whole number from 2 to 5"),
+        (
+            ["--masters", "3", "--dir", "d" * 100],
+            "is too long for a Unix socket in it: name a shorter folder with --dir",
+        ),
+    ],
+)
+def test_a_demo_of_several_masters_that_cannot_be_is_refused(
+    words: list[str], sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["demo", *words]) == 2
+    assert sentence in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_demo_of_several_masters_needs_a_server_of_postgresql(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(demo_masters, "FOLDERS", ())
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert main(["demo", "--masters", "3"]) == 2
+    assert "install the package postgresql (Debian) or postgresql-server (RPM)" in capsys.readouterr().err
 
 
 def test_a_demo_in_a_folder_has_as_many_minions_as_asked_for_and_a_console_to_log_in_to(tmp_path: Path) -> None:

@@ -1,11 +1,13 @@
 """`saltlite demo`: a fleet in a folder that is removed at the end, to try things on or to run one command.
 
 One master, some minions and, if asked for, the API with its console, over real ZeroMQ on loopback and without root.
-They are the real daemons, forked from this process; the minions' keys are accepted by join token.
+They are the real daemons, forked from this process; the minions' keys are accepted by join token. With --masters there
+are several masters on a PostgreSQL server that the demo starts, and one of them is killed while a job runs.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import pwd
 import secrets
@@ -24,6 +26,7 @@ from saltlite.cli.job_options import JOB, TARGET_AND_FUNCTION
 from saltlite.cli.main import split_command
 from saltlite.cli.options import Option
 from saltlite.cli.targets import nodeset
+from saltlite.cli.verbs.demo_masters import DemoDatabase, join_first, show_loss
 from saltlite.client.local import LocalClient
 from saltlite.config.apart import begin_reading_minion
 from saltlite.config.load import load_api, load_master
@@ -39,6 +42,9 @@ if TYPE_CHECKING:
 
 
 MINIONS = 3
+MINIONS_OF_SEVERAL = 10
+"""The same with several masters."""
+MASTERS_MAX = 5
 MINIONS_MAX = 50
 """Each takes about 30 MiB and, for a moment, half a processor."""
 START_S = 20.0
@@ -78,12 +84,29 @@ class DemoFleet:
     `folder` must not exist yet; the empty one means a temporary folder. `login` is for the console, None without it.
     """
 
-    def __init__(self, minions: int = MINIONS, folder: str = "", *, with_console: bool = False) -> None:
+    def __init__(
+        self, minions: int = MINIONS, folder: str = "", *, with_console: bool = False, masters: int = 1
+    ) -> None:
+        self.masters = ("master", *(f"master-{number}" for number in range(2, masters + 1)))
+        """The folders of the masters."""
+        self.groups: dict[str, int] = {}
+        """The process groups of the masters, by name."""
         self.minions = tuple(f"demo-{number}" for number in range(1, minions + 1))
         self.folder = _made(folder) if folder else tempfile.mkdtemp(prefix="saltlite-demo-")
         self.timings = Timings(0.0, 0.0)
         self.login = ConsoleLogin(_free_port(), secrets.token_urlsafe(12)) if with_console else None
         self._pids: list[int] = []
+        self._database: DemoDatabase | None = None
+        try:
+            self._database = DemoDatabase(self.folder) if masters > 1 else None
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def config_dirs(self) -> list[str]:
+        """The configuration folders of all masters."""
+        return [os.path.join(self.folder, name) for name in self.masters]
 
     @property
     def config_dir(self) -> str:
@@ -112,28 +135,47 @@ class DemoFleet:
                     _signal(pid, signal.SIGKILL)
                 time.sleep(POLL_S)
         self._pids.clear()
+        if self._database is not None:
+            self._database.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _start(self) -> None:
         began = time.monotonic()
-        port = _free_port()
-        options = f"interface: 127.0.0.1\nport: {port}\nhandshakes_per_address: 100\n"
-        if self.login is not None:
-            options += f"auth_file: {self.config_dir}/auth\n"
-            options += f"external_auth: {{file: {{{USER}: ['.*', '@runner', '@wheel']}}}}\n"
-        self._write("master", options)
-        self._launch("master", _run_master)
+        if self._database is not None:
+            self._database.start()
+        ports = [self._start_master(name, number) for number, name in enumerate(self.masters, 1)]
         if self.login is not None:
             self._start_api(self.login)
         master_up = time.monotonic()
         with LocalClient(master_socket(load_master(self.config_dir).config.sock_dir)) as client:
             answer = client.call("token_create", uses=len(self.minions), expires_s=TOKEN_S, id_glob="demo-*")
-            for minion in self.minions:
-                config = f"id: {minion}\nmaster: 127.0.0.1:{port}\njoin_token: {answer['token']}\n"
+            for number, minion in enumerate(self.minions):
+                first = number % len(ports)
+                addresses = [f"127.0.0.1:{port}" for port in (*ports[first:], *ports[:first])]
+                config = f"id: {minion}\nmaster: [{', '.join(addresses)}]\njoin_token: {answer['token']}\n"
                 self._write(minion, config)
                 self._launch(minion, _run_minion)
             self._wait_until_up(client)
         self.timings = Timings(master_up - began, time.monotonic() - master_up)
+
+    def _start_master(self, folder: str, number: int) -> int:
+        """Start one; its port."""
+        port = _free_port()
+        options = f"interface: 127.0.0.1\nport: {port}\nhandshakes_per_address: 100\n"
+        if self.login is not None:
+            options += f"auth_file: {self.config_dir}/auth\n"
+            options += f"external_auth: {{file: {{{USER}: ['.*', '@runner', '@wheel']}}}}\n"
+        name = f"master-{number}"
+        if self._database is not None:
+            options += f"several_masters: true\ndatabase: {json.dumps(self._database.dsn)}\n"
+            options += f"master_name: {name}\nmaster_address: 127.0.0.1:{port}\n"
+        self._write(folder, options)
+        if number > 1:
+            further = load_master(os.path.join(self.folder, folder)).config
+            join_first(load_master(self.config_dir).config, further, time.time())
+        self._launch(folder, _run_master)
+        self.groups[name] = self._pids[-1]
+        return port
 
     def _start_api(self, login: ConsoleLogin) -> None:
         from saltlite.cli.verbs.auth import entry_of
@@ -158,7 +200,7 @@ class DemoFleet:
         folder = os.path.join(self.folder, name)
         os.mkdir(folder, 0o700)
         common = f"root_dir: {folder}/root\nuser: {_user()}\nlog_level: info\n"
-        kind = "master" if name == "master" else "minion"
+        kind = "master" if name in self.masters else "minion"
         if kind == "master":
             common += f"link_user: {_user()}\n"
         self._write_private(os.path.join(name, kind), common + options)
@@ -277,6 +319,7 @@ def run(argv: Sequence[str], console: Console) -> int:
         Option(
             "--minions", metavar="N", convert=_minion_count, help=f"how many minions, up to {MINIONS_MAX}: {MINIONS}"
         ),
+        Option("--masters", metavar="N", convert=_master_count, help="several masters, of which one is killed"),
         Option("--dir", metavar="DIR", convert=require_path, help="the folder to make, instead of a temporary one"),
         Option("--console", help="start the API too, and print how to log in to its console in the browser"),
     ).parse(own)
@@ -288,24 +331,35 @@ def run(argv: Sequence[str], console: Console) -> int:
     # A closed terminal or a `kill` cleans up, as Ctrl-C does. In the background of a script, SIGINT was ignored.
     for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(signum, signal.default_int_handler)
-    count, folder = parsed.options.get("minions", MINIONS), parsed.options.get("dir", "")
+    masters, folder = parsed.options.get("masters", 1), parsed.options.get("dir", "")
+    count = parsed.options.get("minions", MINIONS if masters == 1 else MINIONS_OF_SEVERAL)
     where = folder or "a temporary folder"
-    console.note(f"starting a master and {count} minion{'s' if count > 1 else ''} in {where} ...")
-    with DemoFleet(count, folder, with_console=parsed.on("console")) as fleet:
+    what = "a master" if masters == 1 else f"PostgreSQL, {masters} masters"
+    console.note(f"starting {what} and {count} minion{'s' if count > 1 else ''} in {where} ...")
+    with DemoFleet(count, folder, with_console=parsed.on("console"), masters=masters) as fleet:
         timings = fleet.timings
         console.note(
-            f"master up after {timings.master_s:.2f} s; {nodeset(fleet.minions)} joined by token "
-            f"and up after another {timings.minions_s:.2f} s"
+            f"{'master' if masters == 1 else 'masters'} up after {timings.master_s:.2f} s; "
+            f"{nodeset(fleet.minions)} joined by token and up after another {timings.minions_s:.2f} s"
         )
         if job:
             return _run_job(fleet, job, console)
-        return _stay(fleet, console)
+        code = show_loss(fleet.config_dirs, fleet.groups, console) if masters > 1 else exitcodes.OK
+        return _stay(fleet, console) or code
 
 
 def _minion_count(text: str) -> int:
-    if text.isascii() and text.isdigit() and 1 <= int(text) <= MINIONS_MAX:
+    return _count(text, 1, MINIONS_MAX)
+
+
+def _master_count(text: str) -> int:
+    return _count(text, 2, MASTERS_MAX)
+
+
+def _count(text: str, least: int, most: int) -> int:
+    if text.isascii() and text.isdigit() and least <= int(text) <= most:
         return int(text)
-    raise UsageError(f"{text!r} is not a whole number from 1 to {MINIONS_MAX}")
+    raise UsageError(f"{text!r} is not a whole number from {least} to {most}")
 
 
 def _split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -338,7 +392,8 @@ def _stay(fleet: DemoFleet, console: Console) -> int:
         console.note(f"  log in by `file` as {USER}, with the password {fleet.login.password}")
         console.note("")
     console.note("Try in a second terminal:")
-    for example in ("'*' test.ping", "'*' pkg.list_installed", "demo-1 cmd.run 'uname -a'", "key list"):
+    more = ("key list",) if len(fleet.masters) == 1 else ("master list", "master drain master-1", "status")
+    for example in ("'*' test.ping", "'*' pkg.list_installed", "demo-1 cmd.run 'uname -a'", *more):
         console.note(f"  {command} {example}")
     console.note("")
     try:
