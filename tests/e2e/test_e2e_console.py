@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import urllib.parse
 from collections.abc import Iterator
@@ -290,6 +291,38 @@ def test_the_overview_plots_the_jobs_of_a_day(window: Browser, served: tuple[Fle
     window.click(".legend a", "failed")
     window.one("h1", "Jobs")
     window.one("td .state.bad", "failed")
+
+
+MASTERS = [
+    {"name": "one", "address": "one.example:4506", "version": "0.1.0", "state": "up", "weight": 100, "sessions": 5200,
+     "behind": 0, "certificate_until": 1900000000, "clock_s": 0.0},
+    {"name": "two", "address": "two.example:4506", "version": "0.1.0", "state": "fenced", "weight": 100, "sessions": 0,
+     "behind": None, "certificate_until": None, "clock_s": None},
+]  # fmt: skip
+WITH_MASTERS = """
+const real = window.fetch;
+window.fetch = async (path, options) => {
+  const answer = await real(path, options);
+  return path === "/fleet" && answer.ok ? Response.json({ ...(await answer.json()), ...%s }) : answer;
+};
+"""
+
+
+def test_the_overview_has_the_masters_that_share_the_store_and_what_differs(served: tuple[Fleet, str]) -> None:
+    # Several masters need a database: here the page gets what the master of one of these answers.
+    answer = json.dumps({"masters": MASTERS, "differences": ["nodegroups differ: one | two"]})
+    with browser(served[1]) as one:
+        one.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": WITH_MASTERS % answer})
+        one.open("")
+        one.log_in("admin")
+        one.one("[role=alert] p", "nodegroups differ: one | two")
+        assert [one.texts(f"[aria-label^=Masters] tbody tr:nth-child({row}) td") for row in (1, 2)] == [
+            ["one", "up", "one.example:4506", "0.1.0", "5,200", "0 events", "3/17/2030"],
+            ["two", "fenced", "two.example:4506", "0.1.0", "0", "", "damaged"],
+        ]
+        one.emulate(width=390)
+        assert one.driver.execute_script("return document.documentElement.scrollWidth") <= 390
+        assert not AXE.exists() or one.barriers() == []
 
 
 def test_versions_of_a_package_are_compared_over_the_fleet(window: Browser) -> None:

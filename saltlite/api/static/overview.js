@@ -23,6 +23,7 @@ export class Overview extends Page {
         <a class="card" href="#/resources"><strong>${resources.count.toLocaleString("en")}</strong> resources</a>
       </section>
       ${counts.up + counts.away + counts.never === 0 && html`<p class="empty">No machine has joined yet: see <a href="#/docs/install">how to install a minion</a>.</p>`}
+      ${fleet.masters && html`<${Masters} rows=${fleet.masters} differences=${fleet.differences} />`}
       <section>
         <h2>Jobs of the last 24 hours</h2>
         <div class="panel"><${Hours} rows=${fleet.hours} />
@@ -53,6 +54,23 @@ export class Overview extends Page {
         </section>
       </div>`;
   }
+}
+
+/** The masters that share the store, and what should be alike on all of them and is not. */
+function Masters({ rows, differences }) {
+  return html`<section>
+    <h2>Masters</h2>
+    ${differences.length > 0 && html`<div class="error" role="alert">${differences.map((text) => html`<p>${visible(text)}</p>`)}</div>`}
+    <${Table} caption="Masters that share the store" rows=${rows} columns=${[
+      ["Master", (row) => html`<strong>${visible(row.name)}</strong>`],
+      ["State", (row) => html`<${State} of=${row.state} kind=${{ up: "good", fenced: "bad" }[row.state] ?? "mid"} />`],
+      ["Address", (row) => visible(row.address)],
+      ["Version", (row) => visible(row.version)],
+      ["Minions", (row) => row.sessions.toLocaleString("en"), "", "number"],
+      ["Behind", (row) => (row.behind === null ? "" : counted(row.behind, "event")), "", "number"],
+      ["Certificate until", (row) => (row.certificate_until === null ? html`<${State} of="damaged" kind="bad" />` : new Date(row.certificate_until * 1000).toLocaleDateString())],
+    ]} />
+  </section>`;
 }
 
 /** A bar for each hour: jobs that are well below those that are not. */
