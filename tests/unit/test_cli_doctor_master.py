@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -277,6 +278,44 @@ DATABASE = {
 def with_database(**changes: Any) -> MasterEvidence:
     settings = {name: changes.pop(name) for name in tuple(changes) if name in DATABASE["settings"]}  # type: ignore[operator]  # a map
     return replace(WELL, database={**DATABASE, **changes, "settings": {**DATABASE["settings"], **settings}})  # type: ignore[dict-item]  # as above
+
+
+M1 = {"name": "m1", "state": "up", "certificate_until": NOW + 80 * DAY}
+
+
+def with_masters(*more: Mapping[str, Any], differences: Sequence[str] = ()) -> MasterEvidence:
+    return with_status(masters=[M1, *more], differences=list(differences))
+
+
+def test_masters_that_are_well_are_counted() -> None:
+    seen = with_masters({**M1, "name": "m2", "state": "draining"})
+    assert bad(seen) == []
+    said = [finding.sentence for finding in check_master(seen) if finding.check == "masters"]
+    assert said == ["2 masters share the store, and are configured alike"]
+
+
+@pytest.mark.parametrize(
+    ("seen", "severity", "said"),
+    [
+        (with_masters({**M1, "name": "m2", "state": "fenced"}), Severity.WARNING, "m2 has stopped, or is cut off"),
+        (with_masters({**M1, "certificate_until": NOW + 20 * DAY}), Severity.WARNING, "expires within 30 days"),
+        (with_masters({**M1, "certificate_until": None}), Severity.WARNING, "expires within 30 days"),
+        (with_masters(differences=["file_roots differ: a | b"]), Severity.WARNING, "file_roots differ: a | b"),
+        (with_masters(differences=["access rules differ: a | b"]), Severity.PROBLEM, "access rules differ: a | b"),
+    ],
+)
+def test_what_is_wrong_with_masters(seen: MasterEvidence, severity: Severity, said: str) -> None:
+    (finding,) = bad(seen)
+    assert (finding.check, finding.severity) == ("masters", severity)
+    assert said in finding.sentence
+
+
+def test_masters_that_share_the_store_need_synchronous_standbys() -> None:
+    seen = with_database(standbys=2)
+    assert seen.config is not None
+    (finding,) = bad(replace(seen, config=replace(seen.config, several_masters=True)))
+    assert (finding.check, finding.severity) == ("database", Severity.PROBLEM)
+    assert "bring revoked keys back on masters that share it" in finding.sentence
 
 
 def test_a_database_that_is_well_is_named_with_its_version() -> None:

@@ -19,7 +19,7 @@ from saltlite.config.master import MasterConfig
 from saltlite.config.paths import master_socket
 from saltlite.errors import ConfigError, LinkError, RemoteProtocolError, SaltliteError, StartupError
 from saltlite.master.processes.database_look import look_at_database
-from saltlite.master.processes.identity import fleet_files
+from saltlite.master.processes.identity import DAY_S, RENEW_DAYS, fleet_files
 from saltlite.model.keys import KeyState, fingerprint
 from saltlite.platform.master_probe import MasterProof, probe_master
 from saltlite.wire.certificates import MasterCertificate
@@ -274,13 +274,13 @@ def _check_database(seen: MasterEvidence) -> Iterator[Finding]:
             yield problem(
                 "database", f"the {where} has {name} = {settings[name]}: a crash of its machine loses the store"
             )
-    yield from _check_replication(seen.database)
+    yield from _check_replication(seen.database, is_shared=seen.config is not None and seen.config.several_masters)
     apart = abs(seen.database["clock"] - seen.around.now)
     if apart > DATABASE_CLOCK_S:
         yield warning("database", f"the clock of the {where} differs by {apart:.0f} s from that of this machine")
 
 
-def _check_replication(database: Mapping[str, Any]) -> Iterator[Finding]:
+def _check_replication(database: Mapping[str, Any], *, is_shared: bool) -> Iterator[Finding]:
     where, standbys, synchronous = database["where"], database["standbys"], database["synchronous"]
     wanted = database["settings"]["synchronous_standby_names"]
     if wanted and not standbys:
@@ -288,11 +288,39 @@ def _check_replication(database: Mapping[str, Any]) -> Iterator[Finding]:
     elif wanted and synchronous == 1 and standbys == 1:
         yield warning("database", f"the {where} has one standby, which is synchronous: the loss of it stops the master")
     elif standbys and not wanted:
-        yield warning(
+        also = ", and bring revoked keys back on masters that share it" if is_shared else ""
+        yield (problem if is_shared else warning)(
             "database",
             f"the {where} has {standbys} standbys and none is synchronous (synchronous_standby_names is empty): a "
-            "failover can lose results that minions have forgotten",
+            f"failover can lose results that minions have forgotten{also}",
         )
+
+
+def _check_masters(seen: MasterEvidence) -> Iterator[Finding]:
+    """The masters that share the store, as the running one sees them."""
+    if seen.status is None or "masters" not in seen.status:
+        return
+    masters, differences = seen.status["masters"], seen.status["differences"]
+    soon = seen.around.now + RENEW_DAYS * DAY_S
+    for row in masters:
+        name, until = row["name"], row["certificate_until"]
+        if row["state"] == "fenced":
+            yield warning(
+                "masters",
+                f"the master {name} has stopped, or is cut off from the database; remove it if it is gone for good",
+                checks.command(seen.around, f"master remove {shlex.quote(name)}"),
+            )
+        elif until is None or until < soon:
+            yield warning(
+                "masters",
+                f"the certificate of the master {name} expires within {RENEW_DAYS} days, or has expired: a master that "
+                "was invited needs a new invitation (saltlite help several-masters)",
+            )
+    for sentence in differences:
+        say = problem if sentence.startswith("access rules") else warning
+        yield say("masters", f"{sentence}: all masters need the same")
+    if len(masters) > 1 and not differences:
+        yield ok("masters", f"{len(masters)} masters share the store, and are configured alike")
 
 
 def _check_fleet(seen: MasterEvidence) -> Iterator[Finding]:
@@ -526,6 +554,7 @@ CHECKS: tuple[Callable[[MasterEvidence], Iterator[Finding]], ...] = (
     _check_folders,
     _check_logins,
     _check_database,
+    _check_masters,
     _check_fleet,
     _check_pillar,
     _check_disks,
