@@ -104,39 +104,6 @@ def test_a_revoked_key_is_void_on_every_master_when_the_command_returns(site: Si
     fleet.daemons["gone"].stop()
 
 
-def test_targets_select_by_what_a_minion_told_another_master(site: Site) -> None:
-    fleet = site.fleet
-    lamps = {"lamp-1": True, "lamp-2": True}
-
-    def declare(*ids: str) -> None:
-        for name in MASTERS:
-            pillar = fleet.root(name) / "srv/pillar"
-            pillar.mkdir(parents=True, exist_ok=True)
-            (pillar / "top.sls").write_text("base:\n  bob: [lamps]\n")
-            (pillar / "lamps.sls").write_text(
-                json.dumps({"role": "light", "resources": {"dummy": {"resource_ids": ids}}})
-            )
-        assert returned(fleet.cli("bob", "saltutil.refresh_pillar", "--out", "json", master="two")) == {"bob": True}
-
-    def selected(master: str, *target: str) -> object:
-        said = fleet.cli(*target, "test.ping", "--out", "json", master=master)
-        return said.json() if said.code == 0 else said
-
-    declare("lamp-1")
-    wait_until(lambda: selected("two", "lamp-1") == {"lamp-1": True}, "registered")
-    for name in MASTERS:
-        assert selected(name, "-G", "id:bob") == {"bob": True}
-        assert selected(name, "-I", "role:light") == {"bob": True}
-        assert selected(name, "lamp-1") == {"lamp-1": True}
-    # The registry of a master that has to copy the next change is gone.
-    (registry,) = fleet.root("three").glob("**/resource_index.by_id.mmap")
-    registry.unlink()
-    declare("lamp-1", "lamp-2")
-    wait_until(lambda: selected("two", "-C", "T@dummy") == lamps, "the second one is registered")
-    assert selected("three", "-C", "T@dummy") == lamps
-    assert registry.exists()
-
-
 def test_files_are_copied_to_the_minions_of_all_masters(site: Site, tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.write_bytes(os.urandom(3 * 1024 * 1024))
@@ -148,19 +115,19 @@ def test_files_are_copied_to_the_minions_of_all_masters(site: Site, tmp_path: Pa
 
 
 def test_the_minions_of_a_master_that_drains_move_and_are_never_without_a_session(site: Site) -> None:
-    fleet, server = site.fleet, site.server
+    fleet = site.fleet
     for name in HOMES:
         kept = fleet.root(name) / "var/lib/saltlite/minion/masters.json"
         wait_until(kept.exists, f"{name} knows the masters")
     drained = site.sessions()["bob"]
     before = fleet.daemons["bob"].log().count("backoff")
-    server.sql(f"UPDATE masters SET state = 'draining' WHERE name = '{drained}'")  # noqa: S608 - a name
+    assert fleet.cli("master", "drain", drained, master="one").code == 0
     wait_until(lambda: site.sessions().get("bob") not in (None, drained), "it has moved")
     assert drained not in site.sessions().values()
     assert [site.ping(name) for name in MASTERS] == [ALL] * len(MASTERS)
     assert "connection: ready (moved to" in fleet.daemons["bob"].log()
     assert fleet.daemons["bob"].log().count("backoff") == before, "it had a session all the time"
-    server.sql(f"UPDATE masters SET state = 'up' WHERE name = '{drained}'")  # noqa: S608 - a name
+    assert fleet.cli("master", "drain", drained, "--undo", master="one").code == 0
 
 
 AWAY_S = 10.0
@@ -204,3 +171,37 @@ def test_a_killed_master_makes_nothing_silent_and_loses_nothing(site: Site) -> N
     fleet.restart_master("three")
     wait_until(lambda: fleet.cli("*", "test.ping", master="three").code == 0, "the third one has joined again")
     assert site.ping("three") == ALL
+
+
+def test_targets_select_by_what_a_minion_told_another_master(site: Site) -> None:
+    """The last test: the resources stay."""
+    fleet = site.fleet
+    lamps = {"lamp-1": True, "lamp-2": True}
+
+    def declare(*ids: str) -> None:
+        for name in MASTERS:
+            pillar = fleet.root(name) / "srv/pillar"
+            pillar.mkdir(parents=True, exist_ok=True)
+            (pillar / "top.sls").write_text("base:\n  bob: [lamps]\n")
+            (pillar / "lamps.sls").write_text(
+                json.dumps({"role": "light", "resources": {"dummy": {"resource_ids": ids}}})
+            )
+        assert returned(fleet.cli("bob", "saltutil.refresh_pillar", "--out", "json", master="two")) == {"bob": True}
+
+    def selected(master: str, *target: str) -> object:
+        said = fleet.cli(*target, "test.ping", "--out", "json", master=master)
+        return said.json() if said.code == 0 else said
+
+    declare("lamp-1")
+    wait_until(lambda: selected("two", "lamp-1") == {"lamp-1": True}, "registered")
+    for name in MASTERS:
+        assert selected(name, "-G", "id:bob") == {"bob": True}
+        wait_until(lambda name=name: selected(name, "-I", "role:light") == {"bob": True}, "its pillar is stored")  # type: ignore[misc]
+        assert selected(name, "lamp-1") == {"lamp-1": True}
+    # The registry of a master that has to copy the next change is gone.
+    (registry,) = fleet.root("three").glob("**/resource_index.by_id.mmap")
+    registry.unlink()
+    declare("lamp-1", "lamp-2")
+    wait_until(lambda: selected("two", "-C", "T@dummy") == lamps, "the second one is registered")
+    assert selected("three", "-C", "T@dummy") == lamps
+    assert registry.exists()

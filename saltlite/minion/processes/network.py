@@ -270,7 +270,8 @@ class NetworkProcess:
             # The operator who accepts the key has to compare the fingerprint.
             reason += f"; its fingerprint is {self._key}, in Salt's form {hex_fingerprint(self._key)}"
         # A refused minion asks about once a minute, and says once why it was refused.
-        level = logging.WARNING if reason and reason != self._refusal else logging.INFO
+        is_trouble = reason not in ("", self._refusal) and phase is not Phase.READY
+        level = logging.WARNING if is_trouble else logging.INFO
         if phase in (Phase.REFUSED, Phase.READY, Phase.PENDING):
             self._refusal = reason if phase is Phase.REFUSED else ""
         self._sessions += phase is Phase.READY
