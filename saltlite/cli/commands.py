@@ -215,6 +215,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "version": ("saltlite version [options]", "Show the version; -V shows those of dependencies too."),
 }
 
+WITHOUT_CONFIG = frozenset({"auth entry", "help", "interface generate", "lint", "new", "version"})
+"""Commands that read no configuration. `-c DIR` before them is ignored, for aliases of `saltlite -c DIR`."""
+
 TAKES_DOTS = frozenset({"acl", "auth", "call", "cloud", "cp", "doc", "explain", "help", "lint", "match", "runner"})
 """Commands whose first word may contain a dot: a function after them does not make a job."""
 

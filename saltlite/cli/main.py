@@ -87,6 +87,8 @@ def run(argv: Sequence[str], console: Console) -> int:
 
 def _dispatch(argv: Sequence[str], console: Console) -> int:
     name, rest = split_command(argv)
+    if name in commands.WITHOUT_CONFIG and rest[:1] == ["-c"]:
+        rest = rest[2:]
     return _run_job(rest, console) if name is None else commands.load(name)(rest, console)
 
 

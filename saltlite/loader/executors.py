@@ -29,10 +29,10 @@ from saltlite.loader.plugin_opts import PluginOpts
 from saltlite.loader.search_path import SHIPPED, salt_is_installed, search_layers
 from saltlite.model.dataclass import dataclass
 from saltlite.model.execution import (
+    CUSTOM_PREFIX,
     DIRECT,
-    KNOWING,
-    OWN_PREFIX,
     RETURNED_NONE,
+    SHIPPED_EXECUTORS,
     SUDO,
     UNAVAILABLE_PREFIX,
     Execution,
@@ -328,13 +328,13 @@ def executor_texts(opts: Mapping[str, Any], own: Index | None) -> list[str]:
     Nothing is imported, because a daemon never runs the code of executors.
     """
     usable = [name for name in own.names() if _can_be_read(own, name)] if own is not None else []
-    texts = [absent_text(f"{OWN_PREFIX}{name}") for name in usable]
+    texts = [absent_text(f"{CUSTOM_PREFIX}{name}") for name in usable]
     return [*texts, *(absent_text(f"{UNAVAILABLE_PREFIX}{name}") for name in unavailable_executors(opts, usable))]
 
 
 def unavailable_executors(opts: Mapping[str, Any], own: Collection[str]) -> list[str]:
     """The executors of `module_executors` that are neither shipped nor among `own`; `sudo` also without `sudo_user`."""
-    shipped = KNOWING if opts.get("sudo_user") else KNOWING - {SUDO}
+    shipped = SHIPPED_EXECUTORS if opts.get("sudo_user") else SHIPPED_EXECUTORS - {SUDO}
     return [name for name in opts.get("module_executors") or () if name not in shipped and name not in own]
 
 

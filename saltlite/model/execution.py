@@ -17,10 +17,10 @@ DIRECT = "direct_call"
 SUDO = "sudo"
 """The executor that lets another user call the function."""
 
-KNOWING = frozenset({"audit", DIRECT, "dry", "nice", "splay", SUDO, "timeout"})
+SHIPPED_EXECUTORS = frozenset({"audit", DIRECT, "dry", "nice", "splay", SUDO, "timeout"})
 """The executors that ship. They take no function that the minion does not have; another one might."""
 
-OWN_PREFIX = "executors."
+CUSTOM_PREFIX = "executors."
 """A minion reports `executors.NAME` for each executor that does not ship."""
 
 UNAVAILABLE_PREFIX = "module_executors."

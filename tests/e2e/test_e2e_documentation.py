@@ -27,10 +27,7 @@ BIN = Path(sys.executable).parent
 ROOT = Path(__file__).parents[2]
 OF_A_CLONE = 'saltlite() { "$SALTLITE" -c fleet/master "$@"; }'
 """What the tutorial types with a path into the clone."""
-WITHOUT_CONFIG = "help*|version*|lint*|new*|'auth entry'"
-"""Commands of `saltlite` that take no folder of a configuration."""
 PROGRAM = """#!/bin/sh
-case "$1 $2" in {without_config}) exec {program} "$@";; esac
 exec {program} -c {config} "$@"
 """
 OF_THE_DEMO = ("tutorial", "python-client")
@@ -127,7 +124,7 @@ def programs(fleet: Fleet, api: str) -> dict[str, str]:
     folder.mkdir()
     for name in ("saltlite", "saltlite-run", "saltlite-key", "saltlite-cp", "saltlite-call"):
         config = fleet.folder / ("web1" if name == "saltlite-call" else "master")
-        (folder / name).write_text(PROGRAM.format(without_config=WITHOUT_CONFIG, program=BIN / name, config=config))
+        (folder / name).write_text(PROGRAM.format(program=BIN / name, config=config))
         (folder / name).chmod(0o755)
     path = f"{folder}:{BIN}:/usr/sbin:/usr/bin:/sbin:/bin"
     return {**fleet.environment(), "PATH": path, "HOME": str(fleet.folder), "API": api}

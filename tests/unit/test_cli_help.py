@@ -34,6 +34,15 @@ def test_a_page_is_shown_whole(topic: str, capsys: pytest.CaptureFixture[str]) -
     assert capsys.readouterr().out == page(topic.lower().removesuffix(".md"))
 
 
+@pytest.mark.parametrize("words", [["help", "targeting"], ["version"], ["new", "module", "motd", "--dir", "."]])
+def test_a_folder_of_a_configuration_before_a_command_that_reads_none_is_ignored(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["-c", "/nowhere", *words]) == 0
+    assert not capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "hint"),
     [

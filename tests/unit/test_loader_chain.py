@@ -22,8 +22,8 @@ from saltlite.loader.search_path import search_layers
 from saltlite.model.execution import (
     EXECUTOR_NAME_MAX,
     EXECUTORS_MAX,
-    KNOWING,
     OPTIONS_MAX,
+    SHIPPED_EXECUTORS,
     Execution,
     checked_executors,
     checked_options,
@@ -392,4 +392,4 @@ def test_secrets_are_known_by_their_parameters_where_another_user_runs_the_funct
 
 def test_what_the_master_knows_of_is_what_ships() -> None:
     shipped = Path(__file__).parents[2] / "saltlite/plugins/executors"
-    assert {file.stem for file in shipped.glob("[!_]*.py")} == KNOWING
+    assert {file.stem for file in shipped.glob("[!_]*.py")} == SHIPPED_EXECUTORS

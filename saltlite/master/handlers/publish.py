@@ -60,7 +60,7 @@ from saltlite.master.processes.context import Answer, Follow, Master, StoreWrite
 from saltlite.master.store.ports import BatchJob, StoreReader, StoreWriter
 from saltlite.model.dataclass import dataclass
 from saltlite.model.events import tag_job_returners
-from saltlite.model.execution import KNOWING, OWN_PREFIX, Execution, checked_executors, checked_options
+from saltlite.model.execution import CUSTOM_PREFIX, SHIPPED_EXECUTORS, Execution, checked_executors, checked_options
 from saltlite.model.ids import Jid, RequestId, TargetId, jid_after, jid_at, parse_jid, parse_request_id
 from saltlite.model.job import BY_RUNNER, Batch, Job, Target
 from saltlite.targeting.fleet import Budget, Selection
@@ -338,7 +338,7 @@ def _checked_calls(
     """The calls, with their secret arguments marked. Raises NoTargetError or UsageError if no target can run them."""
     _refuse_no_targets(master, principal, request, selection, master.store)
     # An executor that does not ship may run functions that the minion does not have.
-    may_be_missing = not KNOWING.issuperset(request.execution.executors)
+    may_be_missing = not SHIPPED_EXECUTORS.issuperset(request.execution.executors)
     # `support` counts the targets from before --subset chose some of them.
     support = support if request.subset is None else FunctionSupport(selection, master)
     calls = publishable_calls(request.calls, support, may_be_missing=may_be_missing)
@@ -353,7 +353,7 @@ def _missing_executors(master: Master, request: PublishRequest, selection: Selec
     """`executor`, `count` of the minions that do not have it and `one` of them, for each requested executor that some
     lack. Raises UsageError if all of them lack one.
     """
-    own = [name for name in request.execution.executors if name not in KNOWING]
+    own = [name for name in request.execution.executors if name not in SHIPPED_EXECUTORS]
     if not own:
         return []
     minions = sorted({*selection.minions, *selection.resources.values()})
@@ -364,7 +364,7 @@ def _missing_executors(master: Master, request: PublishRequest, selection: Selec
     ]
     rows = []
     for name in own:
-        lacking = [(count, first) for functions, count, first in sets if f"{OWN_PREFIX}{name}" not in functions]
+        lacking = [(count, first) for functions, count, first in sets if f"{CUSTOM_PREFIX}{name}" not in functions]
         if sum(count for count, _first in lacking) == len(minions):
             raise UsageError(
                 f"none of the targets has an executor {name!r} that can be loaded: `saltlite {lacking[0][1]} "

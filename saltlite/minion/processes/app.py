@@ -46,7 +46,7 @@ from saltlite.minion.timers.beacons import Beacons
 from saltlite.minion.timers.loop import TimerLoop
 from saltlite.model import job
 from saltlite.model.clock import Clock
-from saltlite.model.execution import KNOWING, UNAVAILABLE_PREFIX
+from saltlite.model.execution import SHIPPED_EXECUTORS, UNAVAILABLE_PREFIX
 from saltlite.model.resourcelook import TypeReport
 from saltlite.model.signature import ABSENT
 from saltlite.pillar.compiler import ERRORS
@@ -186,7 +186,7 @@ class MinionDaemon:
     def _functions(self) -> Message:
         texts = with_interfaces(self._index.function_texts(self._config.providers), self._opts)
         # A custom executor may handle functions that are not installed.
-        own = not KNOWING.issuperset(self._config.module_executors)
+        own = not SHIPPED_EXECUTORS.issuperset(self._config.module_executors)
         return functions_message([*self._told_executors, *texts], whole=self._index.whole and not own)
 
     def _look_at_files(self) -> None:

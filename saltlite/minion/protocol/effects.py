@@ -390,13 +390,13 @@ def ending(decided: TargetState | None, why: str) -> tuple[TargetState, int, str
     return _DECIDED.get(decided, (TargetState.INTERRUPTED, INTERRUPTED_CODE, why[:REASON_MAX]))
 
 
-def spelled(state: TargetState, reason: str) -> str:
+def encoded_ending(state: TargetState, reason: str) -> str:
     """The reason field of a journal record for that ending."""
     return f"{state}:{reason[:REASON_MAX]}"
 
 
-def read_spelled(text: str) -> tuple[TargetState, str]:
-    """State and reason from a field made by `spelled`; other text is the reason of a refusal."""
+def decoded_ending(text: str) -> tuple[TargetState, str]:
+    """State and reason from a field made by `encoded_ending`; other text is the reason of a refusal."""
     state, _, reason = text.partition(":")
     try:
         return TargetState(state), reason

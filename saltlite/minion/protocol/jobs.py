@@ -44,12 +44,12 @@ from saltlite.minion.protocol.effects import (
     RecoveredJob,
     Tell,
     Write,
+    decoded_ending,
     disk_full,
+    encoded_ending,
     longest_s,
-    read_spelled,
     received,
     result_unwritten,
-    spelled,
     without_result,
 )
 from saltlite.minion.protocol.journal_format import CLOCK_SLACK_S, ENDED
@@ -323,7 +323,7 @@ class JobMachine:
                 case JournalStep.DONE if job.jid not in spooled:
                     self._replay_done(entry, job.reason)
                 case JournalStep.REFUSED:
-                    entry.ending, entry.reason = read_spelled(job.reason)
+                    entry.ending, entry.reason = decoded_ending(job.reason)
                     if entry.reason == CANCELLED_AHEAD:
                         self._cancelled_ahead.add(job.jid)
 
@@ -468,7 +468,7 @@ class JobMachine:
         self._refuse_unwritten(jid, TargetState.REFUSED, disk_full(why))
         if step is JournalStep.STARTED:
             self._effects.append(
-                Write(JournalStep.REFUSED, jid, {"reason": spelled(TargetState.REFUSED, disk_full(why))})
+                Write(JournalStep.REFUSED, jid, {"reason": encoded_ending(TargetState.REFUSED, disk_full(why))})
             )
         self._start_queued()
 
@@ -492,9 +492,9 @@ class JobMachine:
         if not left_result:
             noted = self._keep(entry, why)
         elif unwritten:
-            noted = spelled(TargetState.INTERRUPTED, why)
+            noted = encoded_ending(TargetState.INTERRUPTED, why)
         elif not is_synced:
-            noted = spelled(TargetState.INTERRUPTED, RESULT_UNSYNCED)
+            noted = encoded_ending(TargetState.INTERRUPTED, RESULT_UNSYNCED)
         if entry.ending is not None:
             self._effects.append(Kill(jid, entry.pid, SIGKILL))
         entry.step = JournalStep.DONE
@@ -588,7 +588,7 @@ class JobMachine:
         if jid > self._floor or jid in self._entries:
             # An unknown job at or below the floor is refused without a record.
             self._entries[jid] = JobEntry(jid, JournalStep.REFUSED, ending=state, reason=reason)
-            self._effects.append(Write(JournalStep.REFUSED, jid, {"reason": spelled(state, reason)}))
+            self._effects.append(Write(JournalStep.REFUSED, jid, {"reason": encoded_ending(state, reason)}))
         self._tell(jid, state, reason)
 
     def _cancel_ahead(self, jid: str) -> None:
@@ -666,7 +666,7 @@ class JobMachine:
         """Store an ending for a job without a result; returns its reason for the journal."""
         kept = entry.keep(why, int(self._clock.wall() * 1000))
         self._effects.append(kept)
-        return spelled(kept.state, kept.reason)
+        return encoded_ending(kept.state, kept.reason)
 
     # -- inside: after a restart
 
@@ -700,7 +700,7 @@ class JobMachine:
         if self._segments.of(entry.jid):
             entry.owed = reason
         elif reason:
-            entry.ending, why = read_spelled(reason)
+            entry.ending, why = decoded_ending(reason)
             self._keep(entry, why)
         else:
             # It was delivered; the record of that needed no sync and was lost.

@@ -18,8 +18,8 @@ from saltlite.minion.protocol.effects import (
     JournalStep,
     Offer,
     Write,
-    read_spelled,
-    spelled,
+    decoded_ending,
+    encoded_ending,
     without_result,
 )
 from saltlite.model.clock import Clock
@@ -147,7 +147,7 @@ class PartSegments:
     def owe(self, entry: JobEntry, why: str) -> None:
         """Note the ending of a part that did not get all answers; the first reason counts."""
         kept = entry.keep(why, int(self._clock.wall() * 1000))
-        entry.owed = entry.owed or spelled(kept.state, kept.reason)
+        entry.owed = entry.owed or encoded_ending(kept.state, kept.reason)
         for segment in self.of(entry.jid):
             self._offers.hurry(segment)
 
@@ -171,7 +171,7 @@ class PartSegments:
         if entry.step is not JournalStep.DONE or self._of.get(entry.jid) or entry.jid in self._offers:
             return
         if entry.owed:
-            entry.ending, why = read_spelled(entry.owed)
+            entry.ending, why = decoded_ending(entry.owed)
             entry.owed = ""
             self._do(entry.keep(why, int(self._clock.wall() * 1000)))
             self._offers.offer(entry.jid, entry)

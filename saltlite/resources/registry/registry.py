@@ -31,7 +31,7 @@ class Figures:
 
     rows: int
     capacity: int
-    """Homes in the index."""
+    """Homes in the index: the slots at which the search for a key may begin."""
     used: int
     """Used slots, including those of deleted keys."""
     records: int
@@ -166,11 +166,11 @@ class Views:
         try:
             for key, value in changes:
                 if value is None:
-                    self._release(key.decode())
+                    self._remove_srn(key.decode())
                     known = None
                     continue
                 if value != known:
-                    holding = by_value.get(value) or self._open(value)
+                    holding = by_value.get(value) or self._new_holding(value)
                     known, prefix, ids = value, holding.prefix, holding.ids
                 if not key.startswith(prefix):
                     raise DamagedError(f"the registry holds a row under another type: {key[:80]!r}")
@@ -179,7 +179,7 @@ class Views:
                 if held is None:
                     by_bare_id[bare_id] = holding
                 elif held is not holding:
-                    self._take(bare_id, holding)
+                    self._take_over(bare_id, holding)
                 ids.add(bare_id)
         except UnicodeDecodeError as error:
             raise DamagedError(f"the registry holds a key that is not UTF-8: {error.object[:80]!r}") from error
@@ -208,38 +208,41 @@ class Views:
         """The number of bare ids."""
         return len(self._by_bare_id)
 
-    def _open(self, value: bytes) -> Holding:
+    def _new_holding(self, value: bytes) -> Holding:
+        """Make the holding whose rows have this value, and enter it into the views. Raises DamagedError."""
         minion, resource_type = owner_in(value)
         if value != payload(minion, resource_type):
-            raise DamagedError(f"the registry holds a row in another spelling: {value[:80]!r}")
+            raise DamagedError(f"the registry holds a row that is not in the one form of its values: {value[:80]!r}")
         holding = self.by_minion.setdefault(minion, {})[resource_type] = Holding(minion, resource_type, value)
         self.by_type.setdefault(resource_type, {})[minion] = holding
         self._by_value[value] = holding
         return holding
 
-    def _take(self, bare_id: str, holding: Holding) -> None:
+    def _take_over(self, bare_id: str, holding: Holding) -> None:
         """Take an id over from another holding of the same type; holdings of other types keep it."""
         others = tuple(held for held in self.holdings(bare_id) if held is not holding)
         for held in others:
             if held.type == holding.type:
-                self._drop(bare_id, held)
-        self._file(bare_id, (*(held for held in others if held.type != holding.type), holding))
+                self._remove_id(bare_id, held)
+        self._set_holdings(bare_id, (*(held for held in others if held.type != holding.type), holding))
 
-    def _release(self, srn: str) -> None:
+    def _remove_srn(self, srn: str) -> None:
         resource_type, _, bare_id = srn.partition(":")
         held = self.owner(resource_type, bare_id)
         if held is None:
             return
-        self._file(bare_id, tuple(other for other in self.holdings(bare_id) if other is not held))
-        self._drop(bare_id, held)
+        self._set_holdings(bare_id, tuple(other for other in self.holdings(bare_id) if other is not held))
+        self._remove_id(bare_id, held)
 
-    def _file(self, bare_id: str, holdings: tuple[Holding, ...]) -> None:
+    def _set_holdings(self, bare_id: str, holdings: tuple[Holding, ...]) -> None:
+        """Make these the holdings with that bare id; none removes the id."""
         if holdings:
             self._by_bare_id[bare_id] = holdings if len(holdings) > 1 else holdings[0]
         else:
             del self._by_bare_id[bare_id]
 
-    def _drop(self, bare_id: str, held: Holding) -> None:
+    def _remove_id(self, bare_id: str, held: Holding) -> None:
+        """Remove an id from a holding, and the holding from the views with its last id."""
         held.ids.discard(bare_id)
         if held.ids:
             return
