@@ -136,6 +136,7 @@ def settled(fleet: Fleet) -> None:
         wait_until(lambda: all(row["state"] == "up" for row in client.call("minions")["minions"]), "minions are up")
 
 
+@pytest.mark.timeout(600)  # 140 commands on one fleet take 40 s of CPU; none of them may take longer than COMMAND_S
 def test_the_commands_of_the_pages_print_what_the_pages_say(fleet: Fleet) -> None:
     environment = programs(fleet, fleet.start_api())
     root = fleet.root("master")
