@@ -85,9 +85,9 @@ def survey() -> dict[str, Any]:
 
 
 def _timed(action: Any) -> float:
-    began = time.perf_counter()
+    began = time.process_time()
     action()
-    return round(time.perf_counter() - began, 3)
+    return round(time.process_time() - began, 3)
 
 
 def _files(opts: Mapping[str, Any], kind: str = MODULES) -> list[ModuleFile]:

@@ -72,7 +72,8 @@ def version(*names: str, versions_as_list: bool = False, **kwargs: Any) -> Any:
         saltlite '*' pkg_resource.version 'python*'
     """
     found: dict[str, Any] = {}
-    installed = __salt__["pkg.list_pkgs"](versions_as_list=True, **kwargs) if names else {}
+    given = {name: value for name, value in kwargs.items() if not name.startswith("__")}
+    installed = __salt__["pkg.list_pkgs"](versions_as_list=True, **given) if names else {}
     for name in names:
         matches = fnmatch.filter(installed, name) if "*" in name else [name]
         found.update((each, installed.get(each, [])) for each in matches)
