@@ -696,6 +696,11 @@ def test_events_of_other_masters_wake_a_master_also_after_the_database_was_away(
         with other.write() as tx:
             tx.renew(master_row("b"))
         assert not woken(commits, 0.3), "a renewal is no news"
+        ended = server.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN %'")
+        assert ended == "t"
+        assert woken(commits), "the listener is back, and may have missed a commit"
+        publish(other, job(3))
+        assert woken(commits)
         server.stop()
         server.start()
         assert woken(commits), "it listens again"

@@ -105,21 +105,20 @@ class Projection:
         self._registry = self._file.version()
         self._is_due = False
 
-    def committed(self, seq: int, apply: Callable[[], None]) -> None:
-        """The change of that number was committed by this process, and `apply` makes it in the files. Raises
-        StoreError."""
+    def committed(self, seq: int, apply: Callable[[], bool]) -> None:
+        """The change of that number was committed by this process, and `apply` makes it in the files, unless it finds
+        that they were lost. Raises StoreError."""
         with self._as_store_errors():
             if not self._is_next(seq, apply):
                 self._catch_up()
         self._registry = self._file.version()
 
-    def _is_next(self, seq: int, apply: Callable[[], None]) -> bool:
+    def _is_next(self, seq: int, apply: Callable[[], bool]) -> bool:
         """Make the change if the files have all others."""
         with self._locked():
             cursor = Cursor(self.rows.place, self._file.boot.hex(), seq - 1, self._file.version())
-            if self._read() != _packed(cursor):
+            if self._read() != _packed(cursor) or not apply():
                 return False
-            apply()
             self._write(cursor._replace(seq=seq, registry=self._file.version()))
         return True
 
@@ -178,12 +177,15 @@ class Projection:
         file = self._file
         with file.writing():
             is_whole = known.seq > 0 and file.version() == known.registry and not file.figures().incomplete
-            changes = list(_registry_changes(self.rows.owners(known.seq if is_whole else 0)))
+            if is_whole:
+                changes = list(_registry_changes(self.rows.owners(known.seq)))
+                if changes:
+                    file.commit(changes)
+                is_whole = not file.figures().incomplete
             if not is_whole:
-                changes = _differences(self._primary.content(), changes)
-            if changes:
-                file.commit(changes)
-            if not is_whole:
+                changes = _differences(self._primary.content(), _registry_changes(self.rows.owners(0)))
+                if changes:
+                    file.commit(changes)
                 file.declare_complete()
 
     def _adopt(self) -> None:
@@ -321,9 +323,13 @@ class ProjectedPrimary:
             raise StoreError("resources are registered inside `writing` only")
         encoded(changes)  # refuses what the file would refuse
 
-        def apply() -> None:
+        def apply() -> bool:
+            version = self._file.version()
             with self._file.writing():
+                if self._file.version() != version:
+                    return False
                 self._file.commit(changes)
+                return not self._file.figures().incomplete
 
         owners = [(key.decode(), None if value is None else owner_in(value)[0]) for key, value in changes]
         self._projection.committed(self._commit(owners), apply)
@@ -399,7 +405,12 @@ class ProjectedBank:
         name, data, at = file_name(key), encoded_value(value, *self._room), time.time()
         sealed = self._projection.sealed(self._name, name, check_digest(digest), data)
         seq = self._projection.rows.put_value(SharedValue(self._name, name, digest, at, sealed))
-        self._projection.committed(seq, lambda: self._file.put_encoded(name, data, digest, at))
+
+        def apply() -> bool:
+            self._file.put_encoded(name, data, digest, at)
+            return True
+
+        self._projection.committed(seq, apply)
         if seq % PRUNE_EVERY == 0 and seq > DELETIONS_KEPT:
             self._projection.rows.prune(seq - DELETIONS_KEPT)
 
@@ -409,12 +420,14 @@ class ProjectedBank:
 
     def delete(self, key: str) -> bool:
         seq = self._projection.rows.delete_value(self._name, file_name(key), time.time())
-        if seq:
-            self._projection.committed(seq, lambda: self._delete(key))
-        return seq > 0
 
-    def _delete(self, key: str) -> None:
-        self._file.delete(key)
+        def apply() -> bool:
+            self._file.delete(key)
+            return True
+
+        if seq:
+            self._projection.committed(seq, apply)
+        return seq > 0
 
     def keys(self) -> list[str]:
         self._projection.look()
