@@ -46,6 +46,7 @@ GOOD: dict[str, Any] = {
     "request_id": "0" * 32,
     "srn": "dummy:d1",
     "tag": "app/up",
+    "target": "web1",
     "tgt": "(a+)+$",
     "tgt_type": "pcre",
     "token_id": "abcdefgh",
