@@ -105,6 +105,10 @@ class StoreError(SaltliteError):
     """The master's store refused an operation (disk full, damaged, locked); nothing was changed."""
 
 
+class CursorLostError(StoreError):
+    """Another master has taken over what this process did for all masters that share the store."""
+
+
 class StoreConflictError(StoreError):
     """Another writer stored the same, or changed what was read, in the meantime; nothing was stored."""
 

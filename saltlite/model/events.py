@@ -171,7 +171,7 @@ def tag_pillar_ended(minion: MinionId) -> str:
 
 def tag_master(name: str, what: str) -> str:
     """A master that shares its store `joined` the others, or was `fenced`; or it has minions of the others asked for
-    what it does not have (`fetch`)."""
+    what it does not have (`fetch`), or `asked` when the others last saw some, which they have `seen`."""
     return f"salt/master/{name}/{what}"
 
 

@@ -327,6 +327,19 @@ class _Walk:
         self._ahead.extendleft(reversed([part for part in target.split("/") if part not in ("", ".")]))
 
 
+class Cursor(Protocol):
+    """Where a process that follows the event log keeps how far it is."""
+
+    def read(self) -> dict[str, Any] | None:
+        """The content, which is empty at first; None while another master does the work of this process. Raises
+        StoreError."""
+        ...
+
+    def write(self, what: dict[str, Any]) -> None:
+        """Replace the content. Raises StoreError, and CursorLostError when another master does the work now."""
+        ...
+
+
 class CursorFile:
     """A file with a cursor. A missing or damaged file is read as empty, which means to start from the beginning."""
 

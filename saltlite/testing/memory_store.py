@@ -51,6 +51,7 @@ from saltlite.master.store.sharing import (
     MasterRow,
     MasterState,
     Owner,
+    ReaderRow,
     SharedValue,
     SharedWriter,
 )
@@ -617,6 +618,9 @@ class _MemoryWriter(_MemoryReader):
     def delete_master(self, name: str) -> bool:
         return self._tables.masters.pop(name, None) is not None
 
+    def put_reader(self, row: ReaderRow) -> None:
+        self._tables.readers[row.name] = row
+
     def put_functions(self, functions: FunctionSet) -> None:
         self._tables.functions[functions.digest] = functions
 
@@ -692,6 +696,9 @@ class MemoryStore(_MemoryReader):
 
     def clock(self) -> float:
         return time.time()
+
+    def reader(self, name: str) -> ReaderRow | None:
+        return self._tables.readers.get(name)
 
     def listen(self) -> CommitSignal:
         signal = MemoryCommitSignal()

@@ -19,7 +19,7 @@ from saltlite.master.store.ports import (
     TokenRecord,
     runs_like,
 )
-from saltlite.master.store.sharing import MasterRow
+from saltlite.master.store.sharing import MasterRow, ReaderRow
 from saltlite.model.ids import Jid, MinionId, PartId, RequestId, TargetId
 from saltlite.model.job import (
     TERMINAL,
@@ -75,6 +75,7 @@ class Tables:
     reducible: dict[Jid, None] = field(default_factory=dict)
     """Jobs whose bodies are to be reduced when they have ended."""
     masters: dict[str, MasterRow] = field(default_factory=dict)
+    readers: dict[str, ReaderRow] = field(default_factory=dict)
     events: dict[int, LoggedEvent] = field(default_factory=dict)
 
     def copy(self) -> Tables:

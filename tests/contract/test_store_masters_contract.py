@@ -8,7 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from saltlite.master.store.sharing import MasterRow, MasterState, SharedStore
+from saltlite.errors import CursorLostError
+from saltlite.master.store.readers import LOOK_S, SharedCursor
+from saltlite.master.store.sharing import MasterRow, MasterState, ReaderRow, SharedStore
+from saltlite.platform.daemon import ManualClock
 from saltlite.testing.memory_store import MemoryStore, MemoryStoreDisk
 from tests.support.store import NOW
 
@@ -145,3 +148,65 @@ def test_an_event_of_another_master_is_signalled(open_shared: OpenShared) -> Non
 )
 def test_a_master_may_act_while_it_is_up_or_drained(state: MasterState, has_lease: bool) -> None:
     assert replace(A, state=state).has_lease is has_lease
+
+
+# -- work that one master does for all
+
+
+def test_the_row_of_a_reader_is_replaced(open_shared: OpenShared) -> None:
+    first, second = open_shared(), open_shared()
+    assert first.reader("hooks") is None
+    row = ReaderRow("hooks", "a", 1, 1, "{}")
+    for one in (row, replace(row, master="b", start=7, fence=2, data='{"seq": 3}')):
+        with first.write() as tx:
+            tx.put_reader(one)
+        assert second.reader("hooks") == one
+    assert second.reader("returner x") is None
+
+
+def up(store: SharedStore, *rows: MasterRow) -> None:
+    with store.write() as tx:
+        for row in rows:
+            tx.renew(replace(row, state=MasterState.UP))
+
+
+def test_one_master_does_the_work_until_its_lease_is_over(open_shared: OpenShared) -> None:
+    store, clock = open_shared(), ManualClock()
+    a = SharedCursor(store, clock, "hooks", "a", lambda: {"seq": 5})
+    b = SharedCursor(open_shared(), clock, "hooks", "b")
+    assert a.read() is None, "it has not joined yet"
+    up(store, A, B)
+    assert a.read() == {"seq": 5}
+    assert (a.is_held(), b.is_held()) == (True, False)
+    a.write({"seq": 6})
+    assert (b.read(), a.read()) == (None, {"seq": 6})
+    with store.write() as tx:
+        tx.fence_master("a")
+    clock.advance(LOOK_S)
+    assert (a.is_held(), b.read()) == (False, {"seq": 6})
+    # The first one was stopped in the middle of its work, and goes on.
+    with pytest.raises(CursorLostError):
+        a.write({"seq": 7})
+    b.write({"seq": 8})
+    up(store, replace(A, start=2))
+    clock.advance(LOOK_S)
+    assert (a.read(), b.read()) == (None, {"seq": 8})
+
+
+def test_the_next_process_of_a_master_takes_its_work_over_at_once(open_shared: OpenShared) -> None:
+    store, clock = open_shared(), ManualClock()
+    up(store, A)
+    first, second = (SharedCursor(store, clock, "hooks", "a") for _ in range(2))
+    assert first.read() == {}
+    first.write({"seq": 1})
+    assert second.read() == {"seq": 1}
+    with pytest.raises(CursorLostError):
+        first.write({"seq": 0})
+
+
+def test_another_start_of_the_holder_does_not_keep_the_work_from_others(open_shared: OpenShared) -> None:
+    store, clock = open_shared(), ManualClock()
+    up(store, A, B)
+    assert SharedCursor(store, clock, "hooks", "a").is_held()
+    up(store, replace(A, start=2))
+    assert SharedCursor(store, clock, "hooks", "b").is_held()

@@ -8,12 +8,13 @@ import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 pytest.importorskip("psycopg", reason="psycopg is not installed: saltlite[postgres]")
 
-from tests.support.fleet import Fleet, Said, wait_until
+from tests.support.fleet import ME, Fleet, Said, wait_until
 from tests.support.postgres import Server, running_server
 
 pytestmark = pytest.mark.e2e
@@ -21,6 +22,7 @@ pytestmark = pytest.mark.e2e
 HOMES = {"ann": "one", "bob": "two", "dan": "three"}
 """The minions, and the masters that they belong to by their names."""
 MASTERS = tuple(HOMES.values())
+HOOKS = {"once": {"event": "app/fire", "as": ME, "job": {"tgt": "ann", "fun": "test.echo", "arg": ["{n}"]}}}
 
 
 class Site:
@@ -35,9 +37,13 @@ class Site:
                 pki.mkdir(mode=0o700, parents=True)
                 for file in ("fleet.key", "shared.key"):
                     shutil.copy(fleet.root("one") / "etc/saltlite/pki/master" / file, pki)
-            address = fleet.address(name)
             fleet.start_master(
-                name, master_name=name, master_address=address, database=server.dsn(), several_masters=True
+                name,
+                master_name=name,
+                master_address=fleet.address(name),
+                database=server.dsn(),
+                several_masters=True,
+                hooks=HOOKS,
             )
         for minion, name in HOMES.items():
             fleet.join(minion, at=name, master=self.homes(name))
@@ -53,12 +59,24 @@ class Site:
         rows = self.server.sql("SELECT id, master FROM minions WHERE up = 1").splitlines()
         return {minion: master for minion, _, master in (row.partition("|") for row in rows) if minion in HOMES}
 
+    def holder(self, work: str) -> str:
+        """The master that does this work for all."""
+        return self.server.sql(f"SELECT master FROM readers WHERE name = '{work}'")  # noqa: S608 - a constant
+
+    def fire(self, master: str, number: int) -> None:
+        """Send the event of the hook there; its job has run once."""
+        echoes = "SELECT count(*) FROM jobs AS j JOIN returns AS r ON r.jid = j.jid WHERE j.fun = 'test.echo'"
+        before = int(self.server.sql(echoes))
+        said = self.fleet.cli("runner", "event.send", "app/fire", f'{{"n": "{number}"}}', master=master)
+        assert said.code == 0, said.err
+        wait_until(lambda: int(self.server.sql(echoes)) == before + 1, "the hook of one master fires")
+
     def ping(self, master: str) -> object:
-        """What `'*' test.ping` prints there."""
-        return returned(self.fleet.cli("*", "test.ping", "--out", "json", master=master))
+        """What `'*' test.ping` prints there; a minion of a killed master has the time to come to another one."""
+        return returned(self.fleet.cli("-t", "30", "*", "test.ping", "--out", "json", master=master))
 
 
-def returned(said: Said) -> object:
+def returned(said: Said) -> Any:
     assert said.code == 0, said.err
     return json.loads(said.out)
 
@@ -82,6 +100,14 @@ def test_a_job_of_any_master_reaches_the_minions_of_all(site: Site) -> None:
     assert returned(batch) == ALL
 
 
+def test_any_master_tells_when_a_minion_was_last_seen(site: Site) -> None:
+    for name in MASTERS:
+        with site.fleet.client(name) as client:
+            seen = client.call("last_seen", ids=[*ALL, "nobody"])["silent_s"]
+        assert seen.pop("nobody") is None
+        assert {minion: isinstance(ago, float) and ago < 60 for minion, ago in seen.items()} == ALL
+
+
 def test_a_kill_reaches_a_minion_of_another_master(site: Site) -> None:
     fleet = site.fleet
     jid = fleet.cli("--async", "--out", "json", "bob", "test.sleep", "60", master="one").json()["jid"]
@@ -102,6 +128,15 @@ def test_a_revoked_key_is_void_on_every_master_when_the_command_returns(site: Si
         assert site.ping(name) == ALL
     assert fleet.cli("key", "delete", "gone", "-y", master="two").code == 0
     fleet.daemons["gone"].stop()
+
+
+def test_a_hook_fires_once_whichever_master_has_the_event(site: Site) -> None:
+    for number, name in enumerate(MASTERS):
+        site.fire(name, number)
+    assert site.holder("hooks") in MASTERS
+    assert site.holder("maintenance") in MASTERS
+    jobs = site.server.sql("SELECT count(*) FROM jobs WHERE fun = 'test.echo'")
+    assert jobs == str(len(MASTERS))
 
 
 def test_files_are_copied_to_the_minions_of_all_masters(site: Site, tmp_path: Path) -> None:
@@ -158,19 +193,21 @@ def test_a_database_that_is_away_for_ten_seconds_costs_no_session_and_no_result(
 
 
 def test_a_killed_master_makes_nothing_silent_and_loses_nothing(site: Site) -> None:
-    fleet = site.fleet
-    with fleet.start_cli("--out", "json", "-t", "60", "*", "cmd.run", "sleep 4; echo done", master="one") as follower:
+    fleet, killed = site.fleet, site.holder("hooks")
+    first, second = (name for name in MASTERS if name != killed)
+    with fleet.start_cli("--out", "json", "-t", "60", "*", "cmd.run", "sleep 4; echo done", master=first) as follower:
         wait_until(lambda: all(fleet.running_jobs(minion) for minion in ALL), "all run it")
-        fleet.daemons["three"].kill_whole()
+        fleet.daemons[killed].kill_whole()
         out, err = follower.communicate(timeout=90)
     assert follower.returncode == 0, err
     assert json.loads(out) == dict.fromkeys(ALL, "done")
-    for name in ("one", "two"):
-        fleet.wait_up("dan", master=name)
+    for name in (first, second):
         assert site.ping(name) == ALL
-    fleet.restart_master("three")
-    wait_until(lambda: fleet.cli("*", "test.ping", master="three").code == 0, "the third one has joined again")
-    assert site.ping("three") == ALL
+    site.fire(first, 7)
+    assert site.holder("hooks") in (first, second)
+    fleet.restart_master(killed)
+    wait_until(lambda: fleet.cli("*", "test.ping", master=killed).code == 0, "it has joined again")
+    assert site.ping(killed) == ALL
 
 
 def test_targets_select_by_what_a_minion_told_another_master(site: Site) -> None:

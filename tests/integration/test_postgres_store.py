@@ -96,7 +96,7 @@ def test_tables_of_another_program_are_left_as_they_are(server: Server, dsn: str
 def test_a_store_of_a_newer_format_is_left_as_it_is(server: Server, dsn: str, opened: Opened) -> None:
     opened(dsn).close()
     server.sql("UPDATE store SET format = 99", dsn)
-    with pytest.raises(StoreError, match="has format 99, this saltlite reads format 7 and older"):
+    with pytest.raises(StoreError, match="has format 99, this saltlite reads format 8 and older"):
         opened(dsn)
 
 
@@ -408,7 +408,7 @@ def test_the_name_of_a_database_in_messages_has_no_more_than_its_place() -> None
 
 # What makes the tables of this format those of format 1.
 AS_FORMAT_1 = """
-    DROP TABLE masters, inventory, bank_values, resources, copy_pieces;
+    DROP TABLE masters, inventory, bank_values, resources, copy_pieces, readers;
     ALTER TABLE keys DROP COLUMN seal;
     ALTER TABLE tokens DROP COLUMN seal;
     ALTER TABLE preaccepts DROP COLUMN seal;
@@ -451,7 +451,7 @@ def test_a_store_of_an_older_format_is_brought_to_this_one(server: Server, dsn: 
         tx.claim([row(WEB1, master="a", run=3)])
     assert store.minion(WEB1) == row(WEB1, master="a", run=3, up=True)
     assert [found.id for found in store.returns(job(1).jid)] == [WEB1]
-    assert server.sql("SELECT format FROM store", dsn) == "7"
+    assert server.sql("SELECT format FROM store", dsn) == "8"
 
 
 # --- publishes, which run beside other writers ----------------------------------------------------

@@ -14,7 +14,7 @@ import pytest
 
 from saltlite.client.follower import WaitPolicy
 from saltlite.master.processes import membership
-from saltlite.master.processes.membership import FENCE_S, LOST_S, AppliedEverywhere, Membership
+from saltlite.master.processes.membership import FENCE_S, LOST_S, Membership, OtherMasters
 from saltlite.master.protocol import sharing
 from saltlite.master.protocol.session_manager import SessionManager
 from saltlite.master.protocol.sharing import SUSPEND_S, Lease
@@ -516,7 +516,7 @@ def test_a_master_that_acts_without_a_lease_is_seen(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_revoke_that_waits_for_no_other_master_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(AppliedEverywhere, "wait", lambda self, seq, done: done(True))
+    monkeypatch.setattr(OtherMasters, "wait", lambda self, seq, done: done(True))
     assert {one.guarantee for one in _revoked_elsewhere(_deaf)[1]} == {"S5"}
 
 

@@ -131,6 +131,19 @@ def test_a_pending_session_is_accepted_by_another_master_and_stays_while_it_wait
     assert of(Pull, table.done) == [Pull("web1", fresh=True)]
 
 
+def test_an_acceptance_that_is_read_before_its_verdict_has_come_sends_no_minion_away() -> None:
+    table = Table()
+    guest = Guest(table, "web1")
+    guest.prove()
+    table.manager.key_changed_elsewhere(guest.key, "accepted", "web1")
+    guest.decided("accepted")
+    assert [message.get("state") for message in guest.heard()] == ["accepted"]
+    other = Guest(table, "web2")
+    other.prove()
+    table.manager.key_changed_elsewhere(other.key, "accepted", "web3")
+    assert [message.get("state") for message in other.heard()] == ["busy"]
+
+
 def test_a_job_of_another_master_carries_its_certificate() -> None:
     table = Table()
     own = certificate(NOW)

@@ -5,6 +5,7 @@ The link process reports which minions are connected; MWorkers read the rest fro
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -186,7 +187,8 @@ def handle_last_seen(master: Master, principal: Principal, request: Mapping[str,
     def fields(reply: IpcMessage | None) -> dict[str, Any]:
         return {"silent_s": {minion: reply["silent_s"].get(minion) for minion in ids} if reply is not None else {}}
 
-    return Answer(question=Question(lambda number: ipc.ask_last_seen(number, ids), fields))
+    elsewhere = [minion for minion in ids if minion in master.elsewhere]
+    return Answer(question=Question(lambda number: ipc.ask_last_seen(number, ids), fields, elsewhere=elsewhere))
 
 
 # -- changes of presence
@@ -442,7 +444,7 @@ def _figures(master: Master) -> dict[str, Any]:
             "targets": {str(state): count for state, count in store.open_counts().items()},
             "minions_away_with_jobs": sum(states.get(one, "up") != "up" for one in store.minions_with_open_jobs()),
         },
-        "readers": {name: _lag(master, path) for name, path in config.readers.items()},
+        "readers": {name: _lag(master, name, path) for name, path in config.readers.items()},
         **(overview(master.shared) if master.shared is not None else {}),
     }
 
@@ -475,10 +477,11 @@ def _types(master: Master) -> dict[str, dict[str, Any]]:
     }
 
 
-def _lag(master: Master, path: str) -> dict[str, Any]:
-    """How far the reader with that cursor file is behind; one without a cursor has missed nothing."""
+def _lag(master: Master, name: str, path: str) -> dict[str, Any]:
+    """How far the reader with that cursor, or cursor file, is behind; one without a cursor has missed nothing."""
     last = master.store.last_seq()
-    after = CursorFile(path).read().get("seq", last)
+    row = master.shared.reader(name) if master.shared is not None else None
+    after = (json.loads(row.data) if row is not None else CursorFile(path).read()).get("seq", last)
     waiting = master.store.events(after, 1)
     return {
         "behind": max(0, last - after),

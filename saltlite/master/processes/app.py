@@ -55,7 +55,7 @@ from saltlite.master.store.ports import Store
 from saltlite.model.dataclass import dataclass
 from saltlite.model.keys import fingerprint
 from saltlite.platform.daemon import InstanceLock, SystemClock
-from saltlite.platform.files import CursorFile
+from saltlite.platform.files import Cursor, CursorFile
 from saltlite.platform.logs import LogRelay
 from saltlite.platform.privileges import (
     UserAccount,
@@ -718,16 +718,31 @@ def _run_hooks(config: MasterConfig, paths: Paths, config_dir: str, shared: Shar
     reactor = Reactor(marks=shared.board.marks(HOOKS))
     link = LinkChannel(reactor, place, ipc.MAINTENANCE, lambda _batch: None)
     runners = HookRunners(reactor, sock) if sock is not None else None
-    Hooks(reactor, make_master(link), hooks, CursorFile(paths.hooks), runners=runners, wake_up=link.wake_up).look()
+    master = make_master(link)
+    cursor = _cursor_in(config, master.store, HOOKS, paths.hooks)
+    Hooks(reactor, master, hooks, cursor, runners=runners, wake_up=link.wake_up).look()
     until_sigterm(reactor, ready)
     close()
+
+
+def _cursor_in(config: MasterConfig, store: Store, name: str, path: str) -> Cursor:
+    """The cursor of that reader of the event log: a file, or a row of the store that masters share."""
+    file = CursorFile(path)
+    if not config.several_masters:
+        return file
+    from saltlite.master.store.readers import SharedCursor  # noqa: PLC0415 - for a shared store only
+
+    # This master may have been the only one before.
+    return SharedCursor(cast("SharedStore", store), SystemClock(), name, identity.name_of(config), file.read)
 
 
 def _run_returner(config: MasterConfig, paths: Paths, shared: Shared, name: str, ready: Callable[[], None]) -> None:
     from saltlite.master.processes.returner import run_returner  # noqa: PLC0415 - the other processes never load a plug-in
 
-    cursor = CursorFile(paths.returner(name))
-    run_returner(config, name, cursor, _loaded_store(paths, shared), SystemClock(), ready)
+    def cursor_in(store: Store) -> Cursor:
+        return _cursor_in(config, store, f"returner {name}", paths.returner(name))
+
+    run_returner(config, name, cursor_in, _loaded_store(paths, shared), SystemClock(), ready)
 
 
 def _run_membership(config: MasterConfig, paths: Paths, shared: Shared, ready: Callable[[], None]) -> None:

@@ -477,6 +477,8 @@ class Question:
     fields: Callable[[IpcMessage | None], dict[str, Any]]
     everywhere: bool = False
     """Whether the answer also waits until the other masters that share the store have applied what was committed."""
+    elsewhere: Sequence[MinionId] = ()
+    """Minions of other masters that share the store: the `silent_s` of these is added to the reply."""
 
 
 @dataclass(frozen=True, slots=True)

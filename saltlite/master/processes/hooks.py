@@ -24,7 +24,7 @@ from typing import Any, Protocol
 
 from saltlite.auth.acl import Principal
 from saltlite.auth.logins import external
-from saltlite.errors import RefusedError, SaltliteError, StoreError
+from saltlite.errors import CursorLostError, RefusedError, SaltliteError, StoreError
 from saltlite.hooks import DEPTH_MAX, Depths, Firing, Hook, firing
 from saltlite.limits import RateLimiter
 from saltlite.master.handlers.operator_verbs import carry_out
@@ -32,7 +32,7 @@ from saltlite.master.processes.context import Master
 from saltlite.master.processes.runners import MESSAGE_MAX, RunnerStart, Starter
 from saltlite.model.events import Event, tag_hook_event
 from saltlite.model.ids import jid_at
-from saltlite.platform.files import CursorFile
+from saltlite.platform.files import Cursor
 from saltlite.platform.logs import DEFECT, log_defect
 from saltlite.platform.privileges import groups_of, uid_of
 from saltlite.platform.process import set_parent_death_signal, set_title
@@ -75,7 +75,7 @@ class Hooks:
         reactor: Reactor,
         master: Master,
         hooks: tuple[Hook, ...],
-        cursor: CursorFile,
+        cursor: Cursor,
         *,
         runners: RunnerPort | None,
         wake_up: Callable[[], None],
@@ -90,16 +90,31 @@ class Hooks:
         self._rate = RateLimiter(1.0, MINUTE_S)
         self._depths = Depths()
         self._limited: dict[str, tuple[float, int]] = {}
-        # New hooks fire for new events only.
-        self._after = int(cursor.read().get("seq", master.store.last_seq()))
-        self._save(self._after)
+        self._after = 0
+        self._fires = False
+        self._begin()
+
+    def _begin(self) -> None:
+        """Go on from the cursor, unless another master fires the hooks."""
+        kept = self._cursor.read()
+        if kept is not None:
+            # New hooks fire for new events only.
+            self._after = int(kept.get("seq", self._master.store.last_seq()))
+            self._save(self._after)
+            self._fires = True
 
     def look(self) -> None:
         """Fire for new events, and schedule the next look."""
         wait_s = LOOK_S
         try:
-            while self._page():
+            if not self._fires:
+                self._begin()
+                wait_s = AGAIN_S
+            while self._fires and self._page():
                 pass
+        except CursorLostError:
+            log.warning("another master fires the hooks now")
+            self._fires = False
         except StoreError as error:
             log.error("hooks cannot read the event log for now: %s", error)  # noqa: TRY400 - the sentence says it all
             wait_s = AGAIN_S

@@ -20,6 +20,7 @@ from saltlite.master.processes.description import DESCRIBE_S, SelfDescription
 from saltlite.master.processes.fleet import Asking, AskingEverywhere, Registrations, ask_claimants
 from saltlite.master.processes.identity import name_of
 from saltlite.master.processes.link_channel import LinkChannel
+from saltlite.master.processes.supervisor import MAINTENANCE
 from saltlite.master.store.ports import Store
 from saltlite.model.clock import Clock
 from saltlite.model.events import tag_resource_registry
@@ -73,7 +74,7 @@ class Maintenance:
         me: str = "",
     ) -> None:
         """`keep_s`: how long ended jobs are kept. `store_max`: the limit of the store in bytes, 0 for none. `me`: the
-        name of this master if others share its store."""
+        name of this master if others share its store, which is a SharedStore then."""
         self._reactor = reactor
         self._store = store
         self._clock = clock
@@ -81,16 +82,22 @@ class Maintenance:
         self._store_max = store_max
         self._link = link
         self._me = me
+        self._is_alone = _maintains(store, clock, me)
         self._proofs = RecentProofs()
         self._pruned = 0
         self._freed = 0
         self._frees_space = False
+        self.repeat(SWEEP_S, self._sweep)
         works: list[tuple[float, Callable[[], bool | None]]]
-        works = [(EXPIRE_S, self._expire), (BATCH_S, self._batches), (SWEEP_S, self._sweep), (PRUNE_S, self._prune)]
+        works = [(EXPIRE_S, self._expire), (BATCH_S, self._batches), (PRUNE_S, self._prune)]
         if store_max:
             works.append((SPACE_S, self._free_space))
         for every_s, work in works:
-            self.repeat(every_s, work)
+            self.repeat_alone(every_s, work)
+
+    def repeat_alone(self, every_s: float, work: Callable[[], bool | None]) -> None:
+        """As `repeat`, for what one of the masters does that share the store."""
+        self.repeat(every_s, lambda: work() if self._is_alone() else None)
 
     def repeat(self, every_s: float, work: Callable[[], bool | None]) -> None:
         """Do `work` every `every_s` seconds, first after FIRST_S at most, and log its exceptions. While it returns true
@@ -168,6 +175,15 @@ ROUNDS = 20
 """Transactions in a row, because other maintenance waits for them."""
 SHARE = 0.05
 """The part of the time that this may use: finding the few ended jobs may take a look at many open ones."""
+
+
+def _maintains(store: Store, clock: Clock, me: str) -> Callable[[], bool]:
+    """Whether this process maintains the store: that of one master, if several share it."""
+    if not me:
+        return lambda: True
+    from saltlite.master.store.readers import SharedCursor  # noqa: PLC0415 - for a shared store only
+
+    return SharedCursor(cast("SharedStore", store), clock, MAINTENANCE, me).is_held
 
 
 class EndedArguments:
@@ -371,7 +387,7 @@ def begin_maintenance(
     )
     areas = CopyAreas(copies)
     kept.repeat(PRUNE_S, lambda: areas.expire(clock.wall() - CLEAN_S))
-    kept.repeat(DROP_ARGUMENTS_S, EndedArguments(store, clock, keep=config.keep_job_args).drop)
+    kept.repeat_alone(DROP_ARGUMENTS_S, EndedArguments(store, clock, keep=config.keep_job_args).drop)
     asking: Asking = link
     shared = cast("SharedStore", store) if config.several_masters else None
     if shared is not None:
@@ -386,4 +402,4 @@ def begin_maintenance(
     if not config.minion_data_cache:
         upkeep.drop_pillars()
     kept.repeat(REGISTRY_LOOK_S, upkeep.look)
-    kept.repeat(ORPHANS_S, upkeep.drop_orphans)
+    kept.repeat_alone(ORPHANS_S, upkeep.drop_orphans)

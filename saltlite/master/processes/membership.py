@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import logging
 import signal
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import cast
+from typing import Protocol, cast
 
 from saltlite import __version__
 from saltlite.config.master import MasterConfig
@@ -25,7 +25,7 @@ from saltlite.config.values import parse_address
 from saltlite.errors import DamagedError, StoreError
 from saltlite.master.handlers.delivery import send
 from saltlite.master.processes import link_channel as ipc
-from saltlite.master.processes.context import RecentProofs
+from saltlite.master.processes.context import Question, RecentProofs
 from saltlite.master.processes.fleet import FETCH
 from saltlite.master.processes.identity import certificate_of, job_key, name_of
 from saltlite.master.processes.link_channel import LinkChannel
@@ -68,7 +68,10 @@ LEAVE_WAIT_S = 2.0
 """How long this process outlives SIGTERM to see the link process end: then the whole master stops."""
 LOOK_S = 0.02
 """How often whoever changed a key looks whether the other masters have applied it."""
-JOINED, FENCED = "joined", "fenced"
+SEEN_S = 1.0
+"""How long an answer waits for other masters to tell when they last saw their minions."""
+JOINED, FENCED, ASKED, SEEN = "joined", "fenced", "asked", "seen"
+"""What happens to masters: see `tag_master`."""
 _KEY_TAGS = frozenset({tag_key(), tag_auth()})
 
 
@@ -107,14 +110,60 @@ def _jobs_of(events: Iterable[Event]) -> set[str] | None:
     return jobs
 
 
-class AppliedEverywhere:
-    """Waits until all other masters have applied a change, and fences those that do not."""
+class Answered(Protocol):
+    """Gets the reply to a question; `known`: whether every other master has applied what was committed."""
+
+    def __call__(self, reply: IpcMessage, *, known: bool = True) -> None: ...
+
+
+class OtherMasters:
+    """What a process that answers a client asks the other masters: whether all have applied a change, and when they
+    last saw minions."""
 
     def __init__(self, reactor: Reactor, store: SharedStore, clock: Clock, me: str) -> None:
         self._reactor = reactor
         self._store = store
         self._clock = clock
         self._me = me
+
+    def ask(self, question: Question, reply: IpcMessage, answer: Answered) -> None:
+        """Answer with the reply of the link process, once the others have said what the question needs of them.
+        Raises StoreError."""
+        if question.everywhere:
+            self.wait(self._store.last_seq(), lambda known: answer(reply, known=known))
+            return
+
+        def seen(silent_s: Mapping[str, float]) -> None:
+            answer({**reply, "silent_s": {**reply["silent_s"], **silent_s}})
+
+        self._last_seen(question.elsewhere, seen)
+
+    def _last_seen(self, minions: Sequence[str], done: Callable[[Mapping[str, float]], None]) -> None:
+        """Call `done` with how many seconds ago the other masters saw these, as far as they answer within SEEN_S."""
+        with self._store.write() as store:
+            asked = store.put_event(
+                tag_master(self._me, ASKED), {"by": self._me, "ids": list(minions)}, self._clock.wall()
+            )
+        found: dict[str, float] = {}
+        until = self._clock.monotonic() + SEEN_S
+
+        def look(after: int) -> None:
+            try:
+                events = self._store.events(after, EVENTS)
+            except StoreError as error:
+                log.error("when other masters saw minions is unknown: %s", error)  # noqa: TRY400 - a sentence
+                done(found)
+                return
+            for event in events:
+                if event.data.get("asked") == asked and event.tag == tag_master(str(event.data.get("by", "")), SEEN):
+                    found.update(event.data["silent_s"])
+            if len(found) == len(minions) or self._clock.monotonic() >= until:
+                done(found)
+            else:
+                last = events[-1].seq if events else after
+                self._reactor.call_later(LOOK_S, lambda: look(last))
+
+        look(asked)
 
     def wait(self, seq: int, done: Callable[[bool], None]) -> None:
         """Call `done` once every master with a lease has applied that event, or is fenced; with False if the store
@@ -436,6 +485,23 @@ class Membership:
                 self._link.cancel([(minion, part) for part, minion in self._store.open_parts(jid)])
             elif event.tag == tag_master(str(event.data.get("by", "")), FETCH):
                 self._fetch(event.data.get("minions"), event.data.get("what"))
+            elif event.tag == tag_master(str(event.data.get("by", "")), ASKED) and event.data["by"] != self._me.name:
+                self._tell_last_seen(event)
+
+    def _tell_last_seen(self, question: Event) -> None:
+        """Answer another master when this one last saw minions, if it has any of them."""
+
+        def done(reply: IpcMessage | None) -> None:
+            if reply is None or not reply["silent_s"]:
+                return
+            data = {"by": self._me.name, "asked": question.seq, "silent_s": reply["silent_s"]}
+            try:
+                with self._store.write() as store:
+                    store.put_event(tag_master(self._me.name, SEEN), data, self._clock.wall())
+            except StoreError as error:
+                log.error("another master is not told when minions were last seen: %s", error)  # noqa: TRY400 - a sentence
+
+        self._link.ask(lambda number: ipc.ask_last_seen(number, question.data["ids"]), done)
 
     def _fetch(self, minions: object, what: object) -> None:
         if isinstance(minions, list) and what in ("grains", "resources"):

@@ -709,7 +709,7 @@ class MWorker:
     def _ask_link(self, client: Client, question: Question) -> None:
         shared = self._master.shared
 
-        def answer(reply: IpcMessage | None, known: bool = True) -> None:
+        def answer(reply: IpcMessage | None, *, known: bool = True) -> None:
             def finish() -> None:
                 if not known:
                     raise StoreError("the change is stored; whether every other master has applied it is unknown")
@@ -718,14 +718,13 @@ class MWorker:
             self._supervised(client, finish)
 
         def done(reply: IpcMessage | None) -> None:
-            if shared is None or not question.everywhere:
+            if shared is None or reply is None or not (question.everywhere or question.elsewhere):
                 answer(reply)
                 return
-            from saltlite.master.processes.membership import AppliedEverywhere  # noqa: PLC0415 - for a shared store only
+            from saltlite.master.processes.membership import OtherMasters  # noqa: PLC0415 - for a shared store only
 
-            me = self._master.identity.certificate.name
-            everywhere = AppliedEverywhere(self._reactor, shared, self._master.clock, me)
-            self._supervised(client, lambda: everywhere.wait(shared.last_seq(), functools.partial(answer, reply)))
+            others = OtherMasters(self._reactor, shared, self._master.clock, self._master.name_among_others)
+            self._supervised(client, lambda: others.ask(question, reply, answer))
 
         self._link.ask(question.message, done)
 

@@ -20,6 +20,7 @@ from typing import Any
 from saltlite.config.master import MasterConfig
 from saltlite.config.options import opts_of
 from saltlite.errors import (
+    CursorLostError,
     DamagedError,
     ProtocolError,
     RefusedError,
@@ -37,7 +38,7 @@ from saltlite.model.dataclass import dataclass
 from saltlite.model.events import Event, tag_returner
 from saltlite.model.ids import Jid
 from saltlite.model.job import Job
-from saltlite.platform.files import CursorFile
+from saltlite.platform.files import Cursor
 from saltlite.platform.privileges import drop_to, require_trusted
 from saltlite.wire import codec
 from saltlite.wire.job_body import decode_record, shown_fun_args
@@ -97,7 +98,7 @@ class Returner:
         clock: Clock,
         functions: Functions,
         wanted: Subscription,
-        cursor: CursorFile,
+        cursor: Cursor,
         *,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -109,7 +110,7 @@ class Returner:
         self._pause = pause
         self._again_s = 0.0
         self._jobs: dict[Jid, Job | None] = {}
-        kept = cursor.read()
+        kept = cursor.read() or {}
         # A new returner begins with new events, not with a week of old returns.
         self._after = int(kept.get("seq", store.last_seq()))
         self._named: dict[str, None] = dict.fromkeys(kept.get("jobs", ()))
@@ -119,7 +120,7 @@ class Returner:
         self._save(starts=self._deaths + 1)
 
     def run(self) -> None:
-        """Run until SystemExit: a planned stop, which does not count as a death."""
+        """Run until SystemExit: a planned stop, which does not count as a death. Raises CursorLostError."""
         try:
             while True:
                 if not self.step():
@@ -141,6 +142,8 @@ class Returner:
                 self._offer("event_return", "event_return", batch.events)
             self._after, self._deaths = last, 0
             self._save()
+        except CursorLostError:
+            raise
         except SaltliteError as error:
             self._again_s = min(AGAIN_MAX_S, self._again_s * 2 or AGAIN_S)
             log.warning(
@@ -303,12 +306,15 @@ RETURNERS = "returners"
 def run_returner(
     config: MasterConfig,
     name: str,
-    cursor: CursorFile,
+    cursor_in: Callable[[Store], Cursor],
     open_store: Callable[[], Store],
     clock: Clock,
     ready: Callable[[], None],
 ) -> None:
-    """Run the process of a returner until SIGTERM. Raises StartupError when there is no such returner."""
+    """Run the process of a returner until SIGTERM. `cursor_in` makes its cursor.
+
+    Raises StartupError when there is no such returner, and StoreError.
+    """
     functions = _loaded(config, name)
     drop_to(config.user)
     # At any moment: what was not delivered is delivered again.
@@ -321,9 +327,18 @@ def run_returner(
         tags=config.event_return_whitelist,
         not_tags=config.event_return_blacklist,
     )
-    returner = Returner(open_store(), clock, functions, wanted, cursor)
+    store = open_store()
+    cursor = cursor_in(store)
     ready()
-    returner.run()
+    while True:
+        while cursor.read() is None:
+            time.sleep(AGAIN_S)
+        try:
+            Returner(store, clock, functions, wanted, cursor).run()
+        except CursorLostError:
+            log.warning("another master serves the returner %s now", name)
+        else:
+            return
 
 
 def _loaded(config: MasterConfig, name: str) -> Mapping[str, Callable[..., Any]]:

@@ -251,8 +251,16 @@ class SessionManager:
 
     def key_changed_elsewhere(self, key: Fingerprint, state: str, minion: str) -> None:
         """The state of a key whose change was committed, by this master or another one: as `key_changed`. An accepted
-        session ends if its key has another id now, or waits for its acceptance again."""
+        session ends if its key has another id now, or waits for its acceptance again. One that waits for the verdict
+        of this acceptance goes on."""
         peer = self.sessions.by_key.get(key)
+        undecided = self.sessions.deciding.get(key)
+        if state == KeyState.ACCEPTED and undecided is not None and undecided.hello["id"] == minion:
+            if peer is None:
+                self.decided(undecided.session.id, state, minion)
+                return
+            if peer.state is KeyState.ACCEPTED and peer.id == minion:
+                return
         is_accepted = peer is not None and peer.state is KeyState.ACCEPTED
         if is_accepted and peer is not None and (state == KeyState.PENDING or peer.id != minion):
             self.key_changed(key, "deleted", minion)

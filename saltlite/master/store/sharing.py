@@ -60,6 +60,20 @@ class MasterRow:
         return self.state in (MasterState.UP, MasterState.DRAINING)
 
 
+@dataclass(frozen=True, slots=True)
+class ReaderRow:
+    """Work that one master does for all that share the store, such as to fire hooks."""
+
+    name: str
+    master: str
+    """Who does it, with the number of that start."""
+    start: int
+    fence: int
+    """How often it was taken over: what an earlier holder writes is refused by it."""
+    data: str
+    """The cursor in the event log, and what belongs to it, in JSON."""
+
+
 class SharedWriter(StoreWriter, Protocol):
     """Changes in a store that masters share."""
 
@@ -82,6 +96,10 @@ class SharedWriter(StoreWriter, Protocol):
         ...
 
     def delete_master(self, name: str) -> bool: ...
+
+    def put_reader(self, row: ReaderRow) -> None:
+        """Insert or replace the row of that name."""
+        ...
 
 
 class CommitSignal(Protocol):
@@ -114,6 +132,8 @@ class SharedStore(Store, Protocol):
     def clock(self) -> float:
         """The clock of the database, in seconds since 1970, which no decision depends on."""
         ...
+
+    def reader(self, name: str) -> ReaderRow | None: ...
 
     def listen(self) -> CommitSignal: ...
 

@@ -29,6 +29,7 @@ from saltlite.master.store.postgres.seals import Seals
 from saltlite.master.store.postgres.statements import (
     BYTES,
     MASTERS,
+    READER,
     AppendTransaction,
     PostgresAppends,
     PostgresReader,
@@ -39,7 +40,7 @@ from saltlite.master.store.postgres.statements import (
 )
 from saltlite.master.store.reader import AcceptedIds, ChangingQueries, Queries, Values
 from saltlite.master.store.rows import readable
-from saltlite.master.store.sharing import CommitSignal, MasterRow, SharedWriter
+from saltlite.master.store.sharing import CommitSignal, MasterRow, ReaderRow, SharedWriter
 
 _Copied = TypeVar("_Copied")
 
@@ -191,6 +192,11 @@ class PostgresStore(PostgresReader):
     def clock(self) -> float:
         """As SharedStore.clock."""
         return float(self._read_side.value(_CLOCK))
+
+    def reader(self, name: str) -> ReaderRow | None:
+        """As SharedStore.reader."""
+        rows = self._read_side.rows(READER, (name,))
+        return ReaderRow(*rows[0]) if rows else None
 
     def listen(self) -> CommitSignal:
         """As SharedStore.listen. Only masters that share the store are heard."""

@@ -18,7 +18,7 @@ import psycopg
 
 from saltlite.errors import StoreError
 
-FORMAT = 7
+FORMAT = 8
 MOVED_AWAY = 0
 """The format of what is left when the store was moved to a file."""
 OLDEST_SERVER = 130_000
@@ -108,7 +108,12 @@ CREATE TABLE copy_pieces (
     area text NOT NULL, number bigint NOT NULL, at real NOT NULL, data bytea NOT NULL, PRIMARY KEY (area, number));
 ALTER TABLE copy_pieces ALTER COLUMN data SET STORAGE EXTERNAL;
 """
-_TABLES += f"{_MASTERS}{_INVENTORY}{_MORE_OF_MASTERS};{_COPIES}"
+_READERS = """
+CREATE TABLE readers (
+    name text NOT NULL PRIMARY KEY, master text NOT NULL, start bigint NOT NULL, fence bigint NOT NULL,
+    data text NOT NULL) WITH (fillfactor = 50);
+"""
+_TABLES += f"{_MASTERS}{_INVENTORY}{_MORE_OF_MASTERS};{_COPIES}{_READERS}"
 _STEPS = {
     1: "ALTER TABLE minions ADD COLUMN master text NOT NULL DEFAULT '', ADD COLUMN run bigint NOT NULL DEFAULT 0,"
     " ADD COLUMN handshake bigint NOT NULL DEFAULT 0",
@@ -126,6 +131,7 @@ _STEPS = {
     " ALTER TABLE tokens ADD COLUMN seal text NOT NULL DEFAULT '';"
     f" ALTER TABLE preaccepts ADD COLUMN seal text NOT NULL DEFAULT ''; {_MORE_OF_MASTERS}",
     6: _COPIES,
+    7: _READERS,
 }
 """What makes a store of format N one of format N + 1."""
 
@@ -137,7 +143,7 @@ def _typed(sql: str) -> str:
 
 TABLES = tuple(re.findall(r"CREATE TABLE (\w+)", _TABLES))
 """Names of all tables."""
-_FIRST = frozenset(TABLES) - {"masters", "inventory", "bank_values", "resources", "copy_pieces"}
+_FIRST = frozenset(TABLES) - {"masters", "inventory", "bank_values", "resources", "copy_pieces", "readers"}
 """Those of format 1."""
 NEVER_EMPTY = ("store", "inventory")
 """Tables that have a row from the beginning."""

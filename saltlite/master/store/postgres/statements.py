@@ -49,7 +49,7 @@ from saltlite.master.store.rows import (
     return_of,
     row_of,
 )
-from saltlite.master.store.sharing import MasterRow, MasterState
+from saltlite.master.store.sharing import MasterRow, MasterState, ReaderRow
 from saltlite.master.store.writer import MARK_REDUCIBLE, PUT_COUNTS, PUT_JOB, QUEUED_COUNTED, SqlWriter, Tally
 from saltlite.model.ids import Jid, MinionId, RequestId, TargetId
 from saltlite.model.job import Job, Return, TargetState, outcome_of_return
@@ -317,6 +317,13 @@ class Waiting:
 
 _MASTER_COLUMNS = columns(MasterRow)
 MASTERS = select(_MASTER_COLUMNS, "masters")
+_READER_COLUMNS = columns(ReaderRow)
+READER = select(_READER_COLUMNS, "readers") + " WHERE name = ?"
+_PUT_READER = (
+    insert(_READER_COLUMNS, "readers")
+    + " ON CONFLICT (name) DO UPDATE SET "
+    + ", ".join(f"{name} = excluded.{name}" for name in _READER_COLUMNS if name != "name")
+)
 _LEASED = "('up', 'draining')"
 # A start that was fenced or drained stays so.
 _RENEW = (
@@ -401,6 +408,10 @@ class PostgresWriter(SqlWriter, PostgresReader):
     def delete_master(self, name: str) -> bool:
         """As SharedWriter.delete_master."""
         return self._transaction.run("DELETE FROM masters WHERE name = ?", (name,)) == 1
+
+    def put_reader(self, row: ReaderRow) -> None:
+        """As SharedWriter.put_reader."""
+        self._transaction.later(_PUT_READER, row_of(row, _READER_COLUMNS))
 
     def put_reduced(self, rows: Iterable[tuple[Jid, bytes]]) -> None:
         rows = list(rows)
