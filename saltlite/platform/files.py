@@ -327,7 +327,7 @@ class _Walk:
         self._ahead.extendleft(reversed([part for part in target.split("/") if part not in ("", ".")]))
 
 
-class Cursor(Protocol):
+class EventLogCursor(Protocol):
     """Where a process that follows the event log keeps how far it is."""
 
     def read(self) -> dict[str, Any] | None:

@@ -55,7 +55,7 @@ from saltlite.master.store.ports import Store
 from saltlite.model.dataclass import dataclass
 from saltlite.model.keys import fingerprint
 from saltlite.platform.daemon import InstanceLock, SystemClock
-from saltlite.platform.files import Cursor, CursorFile
+from saltlite.platform.files import CursorFile, EventLogCursor
 from saltlite.platform.logs import LogRelay
 from saltlite.platform.privileges import (
     UserAccount,
@@ -725,7 +725,7 @@ def _run_hooks(config: MasterConfig, paths: Paths, config_dir: str, shared: Shar
     close()
 
 
-def _cursor_in(config: MasterConfig, store: Store, name: str, path: str) -> Cursor:
+def _cursor_in(config: MasterConfig, store: Store, name: str, path: str) -> EventLogCursor:
     """The cursor of that reader of the event log: a file, or a row of the store that masters share."""
     file = CursorFile(path)
     if not config.several_masters:
@@ -739,7 +739,7 @@ def _cursor_in(config: MasterConfig, store: Store, name: str, path: str) -> Curs
 def _run_returner(config: MasterConfig, paths: Paths, shared: Shared, name: str, ready: Callable[[], None]) -> None:
     from saltlite.master.processes.returner import run_returner  # noqa: PLC0415 - the other processes never load a plug-in
 
-    def cursor_in(store: Store) -> Cursor:
+    def cursor_in(store: Store) -> EventLogCursor:
         return _cursor_in(config, store, f"returner {name}", paths.returner(name))
 
     run_returner(config, name, cursor_in, _loaded_store(paths, shared), SystemClock(), ready)

@@ -32,7 +32,7 @@ from saltlite.master.processes.context import Master
 from saltlite.master.processes.runners import MESSAGE_MAX, RunnerStart, Starter
 from saltlite.model.events import Event, tag_hook_event
 from saltlite.model.ids import jid_at
-from saltlite.platform.files import Cursor
+from saltlite.platform.files import EventLogCursor
 from saltlite.platform.logs import DEFECT, log_defect
 from saltlite.platform.privileges import groups_of, uid_of
 from saltlite.platform.process import set_parent_death_signal, set_title
@@ -75,7 +75,7 @@ class Hooks:
         reactor: Reactor,
         master: Master,
         hooks: tuple[Hook, ...],
-        cursor: Cursor,
+        cursor: EventLogCursor,
         *,
         runners: RunnerPort | None,
         wake_up: Callable[[], None],

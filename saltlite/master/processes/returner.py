@@ -38,7 +38,7 @@ from saltlite.model.dataclass import dataclass
 from saltlite.model.events import Event, tag_returner
 from saltlite.model.ids import Jid
 from saltlite.model.job import Job
-from saltlite.platform.files import Cursor
+from saltlite.platform.files import EventLogCursor
 from saltlite.platform.privileges import drop_to, require_trusted
 from saltlite.wire import codec
 from saltlite.wire.job_body import decode_record, shown_fun_args
@@ -98,7 +98,7 @@ class Returner:
         clock: Clock,
         functions: Functions,
         wanted: Subscription,
-        cursor: Cursor,
+        cursor: EventLogCursor,
         *,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -306,7 +306,7 @@ RETURNERS = "returners"
 def run_returner(
     config: MasterConfig,
     name: str,
-    cursor_in: Callable[[Store], Cursor],
+    cursor_in: Callable[[Store], EventLogCursor],
     open_store: Callable[[], Store],
     clock: Clock,
     ready: Callable[[], None],
