@@ -21,7 +21,7 @@ def compared(first: str, second: str, ignore_epoch: bool = False) -> int | None:
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "pkg.list_pkgs": lambda versions_as_list, **_how: {name: list(found) for name, found in INSTALLED.items()},
+    "pkg.list_pkgs": lambda versions_as_list: {name: list(found) for name, found in INSTALLED.items()},
     "pkg.normalize_name": lambda name: name.removesuffix(":amd64"),
     "pkg.parse_arch": lambda name: dict(zip(("name", "arch"), (*name.split(":"), None), strict=False)),
     "pkg.version_cmp": compared,
