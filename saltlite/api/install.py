@@ -15,7 +15,10 @@ from saltlite.api.endpoint import Endpoint
 from saltlite.api.web_app import send_file
 
 OFFER_MAX = 256 * 1024
-GONE = "this address has no installer: its join token has expired or is of another master; make a new one there"
+GONE = (
+    "this address has no installer: its join token has expired, was revoked, or is of another master; make a new one "
+    "there"
+)
 
 
 class Installer(Endpoint):

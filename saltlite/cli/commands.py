@@ -218,7 +218,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
 WITHOUT_CONFIG = frozenset({"auth entry", "help", "interface generate", "lint", "new", "version"})
 """Commands that read no configuration. `-c DIR` before them is ignored, for aliases of `saltlite -c DIR`."""
 
-TAKES_DOTS = frozenset({"acl", "auth", "call", "cloud", "cp", "doc", "explain", "help", "lint", "match", "runner"})
+TAKES_DOTS = frozenset({
+    "acl", "auth", "backup", "call", "cloud", "cp", "doc", "explain", "help", "lint", "match", "restore", "runner",
+    "upgrade",
+})  # fmt: skip
 """Commands whose first word may contain a dot: a function after them does not make a job."""
 
 COMPLETE = "__complete"

@@ -92,10 +92,10 @@ find /opt /etc/saltlite /tmp /usr/local/bin/saltlite* -mindepth 1 ! -path '/tmp/
 id saltlite 2>/dev/null || echo no user
 """
 
-    def refused(command: str, sentence: str, code: int = 1) -> None:
-        out = tried(tmp_path, f"find /opt -mindepth 1 -delete; {command}", left)
+    def refused(command: str, sentence: str, code: int = 1, key: str = "") -> None:
+        out = tried(tmp_path, f"find /opt /etc/saltlite -mindepth 1 -delete 2>/dev/null; {command}", left)
         assert sentence in out, out
-        assert out.endswith(f"code {code}\nno user\n"), out
+        assert out.endswith(f"code {code}\n{key}no user\n"), out
 
     refused(line.replace("sha256//", "sha256//AAAA"), "curl: (90)", code=0)
     refused(line.replace("JOIN_TOKEN=slj1.", "JOIN_TOKEN=slj2."), "JOIN_TOKEN is not the join token")
@@ -107,6 +107,19 @@ id saltlite 2>/dev/null || echo no user
     for offer in offers(master).glob("*.json"):
         offer.write_text(offer.read_text().replace('"expires_at": ', '"expires_at": -'))
     refused(line, "its join token has expired")
+    once = offered(master)
+    token = once.partition("JOIN_TOKEN=")[2].split()[0]
+    master.start_minion("first", join_token=token)
+    master.wait_up("first")
+    pki = "/etc/saltlite/pki"
+    # The master knows the key now, so a later try has the same.
+    key = "".join(
+        f"{pki}{name}\n" for name in ("", *(f"/minion{of}" for of in ("", "/minion.key", "/fleet.pin", "/minion_id")))
+    )
+    refused(once, "the join token: it is used up, was revoked or has expired", key=key)
+    leaked = offered(master, "--uses", "9")
+    assert master.cli("key", "token", "revoke", leaked.partition("/install/")[2].split()[0]).code == 0
+    refused(leaked, "its join token has expired, was revoked,")
 
 
 def test_what_the_master_serves_has_no_secret_and_does_not_outlive_its_token(master: Fleet) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ PREVIOUS = "6f1ca0a4"
 
 def test_minions_get_the_version_of_the_master_or_go_back_by_themselves(fleet: Fleet, tmp_path: Path) -> None:
     fleet.start_master()
-    token = fleet.token("--uses", "4")
+    token = fleet.token("--uses", "5")
     old = older(tmp_path / "old")
     # The new version knows no such option, and ends; it has no way to the master, and does not connect.
     former = r'\n    former: bool = option(False, "", FlagKind())\1'
@@ -33,17 +34,24 @@ def test_minions_get_the_version_of_the_master_or_go_back_by_themselves(fleet: F
     fleet.start_minion("lost", join_token=token, master=NOWHERE)
     fleet.start_minion("web1", join_token=token)
     fleet.wait_up("ended", "lost", "web1")
-    fleet.start_minion("away", join_token=token)
-    fleet.wait_up("away")
-    fleet.daemons["away"].stop()
+    for name in ("away", "late"):
+        fleet.start_minion(name, join_token=token)
+        fleet.wait_up(name)
+        fleet.daemons[name].stop()
     assert fleet.cli("*", "test.version", "--out", "json").json()["web1"] == OLD
 
-    said = fleet.cli("upgrade", "*", "--within", f"{WITHIN_S}s", "--out", "json")
+    with ThreadPoolExecutor(1) as pool:
+        upgrade = pool.submit(fleet.cli, "upgrade", "*", "--within", f"{WITHIN_S}s", "--out", "json")
+        # Its turn comes after that of those that were connected, two of which take WITHIN_S.
+        wait_until(lambda: "upgrade.install" in fleet.cli("job", "list").out, "the upgrade has begun")
+        fleet.start_minion("late", join_token=token)
+        said = upgrade.result()
 
     found = said.json()
     assert {name: row["state"] for name, row in found.items()} == {
         "away": "not reached",
         "ended": "back on the old",
+        "late": "upgraded",
         "lost": "back on the old",
         "web1": "upgraded",
     }, said

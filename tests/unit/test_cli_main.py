@@ -49,6 +49,9 @@ def test_a_function_as_second_word_or_an_unknown_first_word_makes_a_job(line: li
         (["demo", "--", "web1", "test.ping"], "demo", ["--", "web1", "test.ping"]),
         (["call", "--local", "test.ping"], "call", ["--local", "test.ping"]),
         (["doc", "pkg.install"], "doc", ["pkg.install"]),
+        (["backup", "master.backup", "--encrypt"], "backup", ["master.backup", "--encrypt"]),
+        (["restore", "master.backup"], "restore", ["master.backup"]),
+        (["upgrade", "web1.example.org"], "upgrade", ["web1.example.org"]),
         (["-c", "/etc/x.d", "runner", "manage.up"], "runner", ["-c", "/etc/x.d", "manage.up"]),
     ],
 )

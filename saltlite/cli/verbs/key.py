@@ -399,8 +399,25 @@ def run_token_revoke(argv: Sequence[str], console: Console) -> int:
                     f"there is no join token {token_id!r}: `saltlite key token list` shows those there are"
                 )
             revoked.append(token_id)
+            _withdraw(parsed, token_id, console)
     print_answer({"revoked": revoked}, "".join(f"{one}: revoked\n" for one in revoked), parsed, console)
     return exitcodes.OK
+
+
+def _withdraw(parsed: Parsed, token_id: str, console: Console) -> None:
+    """The installer that was offered for a token is of no use any more."""
+    from saltlite.cli.commands import config_dir_of
+    from saltlite.cloud.deploy.offer import withdraw
+    from saltlite.config.load import load_api
+
+    try:
+        folder = load_api(config_dir_of(parsed)).config.install_dir
+    except SaltliteError:
+        return  # for root's eyes only: the installer that is still there ends, because the master takes no such token
+    try:
+        withdraw(folder, token_id)
+    except OSError as error:
+        console.note(f"saltlite: the installer for {token_id} stays in {folder}, and joins no minion: {error.strerror}")
 
 
 def _uses(text: str) -> int:

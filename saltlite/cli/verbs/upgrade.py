@@ -115,7 +115,18 @@ class Upgrade:
         self.found: dict[str, dict[str, str]] = {}
 
     def run(self, rows: Sequence[dict[str, Any]], arguments: list[str], size: int) -> None:
-        """Upgrade the minions of these rows, `size` at a time. It ends early when none of a batch was upgraded."""
+        """Upgrade the minions of these rows, `size` at a time. It ends early when none of a batch was upgraded.
+
+        After a restart of the master minions connect again within a minute or two: those that were not connected
+        follow at the end if they are by then.
+        """
+        away = [row["id"] for row in rows if row["state"] != "up"]
+        if self._batches(self._connected(rows), arguments, size) and away:
+            rows = self._client.call("minions", tgt=",".join(away), tgt_type="list")["minions"]
+            self._batches(self._connected(rows), arguments, size)
+
+    def _connected(self, rows: Sequence[dict[str, Any]]) -> list[str]:
+        """The ids that can be upgraded now; the others are settled."""
         waiting = []
         for row in sorted(rows, key=lambda row: natural_key(row["id"])):
             if row["state"] != "up":
@@ -124,6 +135,10 @@ class Upgrade:
                 self._settle(row["id"], CURRENT, __version__)
             else:
                 waiting.append(row["id"])
+        return waiting
+
+    def _batches(self, waiting: list[str], arguments: list[str], size: int) -> bool:
+        """Upgrade them; False if none of a batch was upgraded, and the rest was not begun."""
         while waiting:
             batch, waiting = waiting[:size], waiting[size:]
             self._console.note(f"upgrading to {__version__}: {nodeset(batch)}")
@@ -131,18 +146,21 @@ class Upgrade:
             if not any(self.found[one]["state"] in GOOD for one in batch):
                 for one in waiting:
                     self._settle(one, NOT_BEGUN, "", "no minion of the batch before it was upgraded")
-                return
+                return False
+        return True
 
     def _one_batch(self, batch: list[str], arguments: list[str]) -> None:
-        restarting = []
+        answered, restarting = set[str](), list[str]()
         for reply in self._ask(batch, "upgrade.install", [*arguments, self._within_s], INSTALL_S):
+            answered.add(reply.id)
+            self.found.pop(reply.id, None)
             if reply.retcode or not isinstance(reply.value, dict):
                 self._settle(reply.id, FAILED, "", _sentence(reply))
             elif reply.value["state"] == "current":
                 self._settle(reply.id, CURRENT, __version__)
             else:
                 restarting.append(reply.id)
-        for one in set(batch) - self.found.keys() - set(restarting):
+        for one in set(batch) - answered:
             self._settle(one, UNREACHED, "", "it did not answer")
         give_up = time.monotonic() + self._within_s + SPARE_S
         while restarting and time.monotonic() < give_up:

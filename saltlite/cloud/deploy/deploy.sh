@@ -294,10 +294,13 @@ runs() {
 wait_until_it_works() {
     until=$(($(date +%s) + START_S))
     tries=0
-    while ! has_session; do
+    while ! has_phase ready; do
         # It takes a moment before it is the minion.
         tries=$((tries + 1))
         [ "$tries" -lt 5 ] || runs || die "the minion ended: $(tail -n 1 "$own/output" 2>/dev/null)"
+        # The master has answered: waiting longer would not make it take the token.
+        [ ! -f "$own/join_token" ] || ! has_phase pending || die "the master does not accept the join token: it is used up, \
+was revoked or has expired"
         [ "$(date +%s)" -lt "$until" ] || die "the minion runs, and has not reached its master within $START_S s: \
 $(sed -n 's/.*"reason": "\([^"]*\)".*/\1/p' "$STATUS_FILE" 2>/dev/null)"
         # Without a token somebody has to accept its key first.
@@ -307,7 +310,7 @@ $(sed -n 's/.*"reason": "\([^"]*\)".*/\1/p' "$STATUS_FILE" 2>/dev/null)"
     rm -f "$own/join_token"
 }
 
-has_session() { grep -q '"phase": "ready"' "$STATUS_FILE" 2>/dev/null; }
+has_phase() { grep -q "\"phase\": \"$1\"" "$STATUS_FILE" 2>/dev/null; }
 
 deploy() {
     if [ -f "$made" ]; then

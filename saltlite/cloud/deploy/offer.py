@@ -7,6 +7,7 @@ is one file a token, `<token id>.json`, with the installer's text; every user ma
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import json
 import os
@@ -89,6 +90,12 @@ def offer(api: ApiConfig, token: JoinToken, expires_at: float, *, host: str, mas
             "of the API"
         ) from error
     return f"curl -sSk --pinnedpubkey {pin} {url} | JOIN_TOKEN={token.text()} sh"
+
+
+def withdraw(folder: str, token_id: str) -> None:
+    """Offer the installer for a token no more, if it was offered. Raises OSError."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(os.path.join(folder, f"{token_id}.json"))
 
 
 def check(api: ApiConfig, host: str) -> None:
