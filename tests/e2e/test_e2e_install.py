@@ -83,19 +83,26 @@ until [ -e /tmp/in/done ]; do sleep 0.1; done
     assert lines[-1] == "0", out
 
 
+_LEFT = """
+find /opt /etc/saltlite /tmp /usr/local/bin/saltlite* -mindepth 1 ! -path '/tmp/in*' -type f 2>/dev/null | sort
+id saltlite 2>/dev/null || echo no user
+"""
+
+
+def refuses(folder: Path, command: str, sentence: str, code: int = 1, kept: str = "") -> None:
+    """The command fails with the sentence in a new tree, and leaves these files."""
+    out = tried(folder, f"find /opt /etc/saltlite -mindepth 1 -delete 2>/dev/null; {command}", _LEFT)
+    assert sentence in out, out
+    assert out.endswith(f"code {code}\n{kept}no user\n"), out
+
+
 def test_every_refusal_is_a_sentence_and_leaves_nothing(master: Fleet, tmp_path: Path) -> None:
     line = offered(master, "--uses", "9")
     bundle = max(offers(master).glob("bundle-*.tar"), key=lambda path: path.stat().st_mtime)
     whole = bundle.read_bytes()
-    left = """
-find /opt /etc/saltlite /tmp /usr/local/bin/saltlite* -mindepth 1 ! -path '/tmp/in*' 2>/dev/null
-id saltlite 2>/dev/null || echo no user
-"""
 
-    def refused(command: str, sentence: str, code: int = 1, key: str = "") -> None:
-        out = tried(tmp_path, f"find /opt /etc/saltlite -mindepth 1 -delete 2>/dev/null; {command}", left)
-        assert sentence in out, out
-        assert out.endswith(f"code {code}\n{key}no user\n"), out
+    def refused(command: str, sentence: str, code: int = 1) -> None:
+        refuses(tmp_path, command, sentence, code)
 
     refused(line.replace("sha256//", "sha256//AAAA"), "curl: (90)", code=0)
     refused(line.replace("JOIN_TOKEN=slj1.", "JOIN_TOKEN=slj2."), "JOIN_TOKEN is not the join token")
@@ -107,19 +114,18 @@ id saltlite 2>/dev/null || echo no user
     for offer in offers(master).glob("*.json"):
         offer.write_text(offer.read_text().replace('"expires_at": ', '"expires_at": -'))
     refused(line, "its join token has expired")
+
+
+def test_a_token_that_is_used_up_or_revoked_is_said_at_once(master: Fleet, tmp_path: Path) -> None:
     once = offered(master)
-    token = once.partition("JOIN_TOKEN=")[2].split()[0]
-    master.start_minion("first", join_token=token)
+    master.start_minion("first", join_token=once.partition("JOIN_TOKEN=")[2].split()[0])
     master.wait_up("first")
-    pki = "/etc/saltlite/pki"
     # The master knows the key now, so a later try has the same.
-    key = "".join(
-        f"{pki}{name}\n" for name in ("", *(f"/minion{of}" for of in ("", "/minion.key", "/fleet.pin", "/minion_id")))
-    )
-    refused(once, "the join token: it is used up, was revoked or has expired", key=key)
+    kept = "".join(f"/etc/saltlite/pki/minion/{name}\n" for name in ("fleet.pin", "minion.key", "minion_id"))
+    refuses(tmp_path, once, "the join token: it is used up, was revoked or has expired", kept=kept)
     leaked = offered(master, "--uses", "9")
     assert master.cli("key", "token", "revoke", leaked.partition("/install/")[2].split()[0]).code == 0
-    refused(leaked, "its join token has expired, was revoked,")
+    refuses(tmp_path, leaked, "its join token has expired, was revoked,")
 
 
 def test_what_the_master_serves_has_no_secret_and_does_not_outlive_its_token(master: Fleet) -> None:

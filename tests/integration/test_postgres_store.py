@@ -21,7 +21,7 @@ pytest.importorskip("psycopg", reason="psycopg is not installed: saltlite[postgr
 from saltlite.errors import SaltliteError, StoreConflictError, StoreError
 from saltlite.master.processes.context import Answer, StoreWrite
 from saltlite.master.store.ports import ReturnCommit, Stored, StoreWriter, TargetRow
-from saltlite.master.store.postgres import PostgresStore, connection, look
+from saltlite.master.store.postgres import PostgresStore, connection, look, schema
 from saltlite.master.store.postgres.connection import Database
 from saltlite.master.store.postgres.pipeline import translated
 from saltlite.master.store.postgres.seals import UNSEALED
@@ -444,14 +444,36 @@ def test_a_store_of_an_older_format_is_brought_to_this_one(server: Server, dsn: 
     first.close()
     made = tables(server, dsn)
     server.sql(AS_FORMAT_1, dsn)
-    assert tables(server, dsn) != made
+    before = tables(server, dsn)[0]
+    assert before != made[0]
     store = opened(dsn)
     assert tables(server, dsn) == made
+    # The copy is the store of before.
+    copy = server.dsn(f"{server.sql('SELECT current_schema()', dsn)}_format_1")
+    assert tables(server, copy)[0] == before
+    assert server.sql("SELECT format FROM store", copy) == "1"
+    assert server.sql("SELECT jid FROM returns", copy) == server.sql("SELECT jid FROM returns", dsn)
     with store.write() as tx:
         tx.claim([row(WEB1, master="a", run=3)])
     assert store.minion(WEB1) == row(WEB1, master="a", run=3, up=True)
     assert [found.id for found in store.returns(job(1).jid)] == [WEB1]
     assert server.sql("SELECT format FROM store", dsn) == "8"
+
+
+def test_an_older_store_that_cannot_be_copied_is_brought_to_this_format_with_a_warning(
+    server: Server, dsn: str, opened: Opened, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened(dsn).close()
+    server.sql(AS_FORMAT_1, dsn)
+    monkeypatch.setattr(schema, "COPY_MAX", 0)
+    opened(dsn).close()
+    assert "there is no copy of it: it has more than 0 MiB" in caplog.text
+    monkeypatch.undo()
+    server.sql(AS_FORMAT_1, dsn)
+    server.sql(f"CREATE SCHEMA {server.sql('SELECT current_schema()', dsn)}_format_1")
+    opened(dsn).close()
+    assert '_format_1" already exists' in caplog.text
+    assert server.sql("SELECT format FROM store", dsn) == str(schema.FORMAT)
 
 
 # --- publishes, which run beside other writers ----------------------------------------------------

@@ -10,19 +10,27 @@ what minions reported to these, `inventory` the number of the last change of it,
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from typing import Any
 
 import psycopg
+from psycopg.errors import DuplicateSchema, InsufficientPrivilege
+from psycopg.sql import SQL, Identifier
 
 from saltlite.errors import StoreError
+
+log = logging.getLogger(__name__)
 
 FORMAT = 8
 MOVED_AWAY = 0
 """The format of what is left when the store was moved to a file."""
 OLDEST_SERVER = 130_000
 """The oldest version of PostgreSQL, as it numbers itself."""
+_SIZE = "SELECT pg_total_relation_size(%s::regclass)"
+COPY_MAX = 1024 * 1024 * 1024
+"""Bytes of tables and indexes of an older store that is copied before its format changes."""
 MAKING = 0x5345_5455_50
 """The advisory lock of whoever makes or looks at the tables."""
 
@@ -197,6 +205,7 @@ def _check(connection: psycopg.Connection[Any], where: str, schema: str, found: 
             "database, or remove `database` from the configuration"
         )
     if form in _STEPS:
+        _keep_copy(connection, where, schema, sorted(found), form)
         for step in range(form, FORMAT):
             connection.execute(_typed(_STEPS[step]))
         connection.execute("UPDATE store SET format = %s", (FORMAT,))
@@ -205,3 +214,26 @@ def _check(connection: psycopg.Connection[Any], where: str, schema: str, found: 
             f"the store in the {where} has format {form}, this saltlite reads format {FORMAT} and older; it was left "
             "as it is: start the saltlite that wrote it"
         )
+
+
+def _keep_copy(connection: psycopg.Connection[Any], where: str, schema: str, tables: list[str], form: int) -> None:
+    """Copy the tables into a schema beside, for whoever goes back to the saltlite that wrote them.
+
+    A server does not tell how much room its disk has, so a large store is not copied. Raises psycopg.Error.
+    """
+    aside = f"{schema}_format_{form}"
+    problem = ""
+    if sum(connection.execute(_SIZE, [one]).fetchall()[0][0] for one in tables) > COPY_MAX:
+        problem = f"it has more than {COPY_MAX >> 20} MiB"
+    else:
+        try:
+            with connection.transaction():
+                connection.execute(SQL("CREATE SCHEMA {}").format(Identifier(aside)))
+                for name in tables:
+                    copy, table = Identifier(aside, name), Identifier(schema, name)
+                    connection.execute(SQL("CREATE TABLE {} (LIKE {} INCLUDING ALL)").format(copy, table))
+                    connection.execute(SQL("INSERT INTO {} SELECT * FROM {}").format(copy, table))
+        except (InsufficientPrivilege, DuplicateSchema) as error:
+            problem = str(error).partition("\n")[0]
+    kept = f"there is no copy of it: {problem}" if problem else f"the schema {aside} of the {where} is a copy of it"
+    log.warning("the store of an older saltlite is brought to format %d; %s", FORMAT, kept)
