@@ -14,6 +14,9 @@ import pytest
 
 pytest.importorskip("psycopg", reason="psycopg is not installed: saltlite[postgres]")
 
+from saltlite.cli.verbs.auth import entry_of
+from saltlite.errors import LoginError
+from saltlite.master.store.postgres.seals import UNSEALED
 from tests.support.fleet import ME, Fleet, Said, wait_until
 from tests.support.postgres import Server, running_server
 
@@ -31,6 +34,9 @@ class Site:
     def __init__(self, fleet: Fleet, server: Server) -> None:
         self.fleet = fleet
         self.server = server
+        entries = fleet.folder / "logins"
+        entries.touch(0o600)
+        entries.write_text(entry_of("carol", b"correct horse"))
         for name in MASTERS:
             pki = fleet.root(name) / "etc/saltlite/pki/master"
             if name != "one":
@@ -44,6 +50,8 @@ class Site:
                 database=server.dsn(),
                 several_masters=True,
                 hooks=HOOKS,
+                external_auth={"file": {"carol": ["test.*", "@jobs"]}},
+                auth_file=str(entries),
             )
         for minion, name in HOMES.items():
             fleet.join(minion, at=name, master=self.homes(name))
@@ -137,6 +145,34 @@ def test_a_hook_fires_once_whichever_master_has_the_event(site: Site) -> None:
     assert site.holder("maintenance") in MASTERS
     jobs = site.server.sql("SELECT count(*) FROM jobs WHERE fun = 'test.echo'")
     assert jobs == str(len(MASTERS))
+
+
+def test_a_login_on_one_master_holds_on_the_others_until_it_is_revoked(site: Site) -> None:
+    with site.fleet.client("one") as one, site.fleet.client("two") as two:
+        answer = one.log_in("file", "carol", "correct horse", keep=True)
+        two.token = answer["token"]
+        assert two.cmd("*", "test.ping") == ALL
+        (row,) = one.call("auth_token_list")["tokens"]
+        assert one.call("auth_token_revoke", ids=[row["id"]])["revoked"] == [row["id"]]
+        with pytest.raises(LoginError):
+            two.cmd("*", "test.ping")
+
+
+def test_a_key_that_was_accepted_in_the_database_lets_nobody_in(site: Site) -> None:
+    fleet, server = site.fleet, site.server
+    fleet.start_minion("stranger", master=site.homes("two"), fleet=fleet.fleet_id("two"))
+    fleet.wait_key("stranger", "pending", master="one")
+    server.sql("UPDATE keys SET state = 'accepted' WHERE id = 'stranger'")
+    server.sql("UPDATE store SET accepted_version = accepted_version + 1")
+    fleet.daemons["stranger"].stop()
+    fleet.restart_minion("stranger")
+    wait_until(lambda: "rejected" in fleet.daemons["stranger"].log(), "it is sent away")
+    for name in MASTERS:
+        (key,) = [row for row in fleet.key_rows(name) if row["id"] == "stranger"]
+        assert (key["state"], key["how"]) == ("rejected", UNSEALED)
+        assert "stranger" not in fleet.up(name)
+    fleet.daemons["stranger"].stop()
+    assert fleet.cli("key", "delete", "stranger", "-y", master="three").code == 0
 
 
 def test_files_are_copied_to_the_minions_of_all_masters(site: Site, tmp_path: Path) -> None:
