@@ -227,7 +227,7 @@ def test_configuration_is_looked_up_in_opts_then_grains_then_pillar() -> None:
 def test_functions_are_listed_by_module_and_by_glob() -> None:
     assert run("sys.list_functions", "pillar").value == [
         f"pillar.{name}"
-        for name in ("data", "fetch", "filter_by", "get", "item", "items", "keys", "ls", "obfuscate", "raw")
+        for name in ("data", "ext", "fetch", "filter_by", "get", "item", "items", "keys", "ls", "obfuscate", "raw")
     ]
     assert run("sys.list_functions", "*.list_functions", "config.get").value == [
         "config.get",
