@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import multiprocessing
 import os
 import select
@@ -270,6 +271,19 @@ def test_a_stopped_writer_of_returns_holds_up_no_other_and_a_publish_for_seconds
 
 
 # --- the database goes away -----------------------------------------------------------------------
+
+
+def test_a_connection_that_ended_while_nothing_used_it_costs_no_call(server: Server, dsn: str, opened: Opened) -> None:
+    """A server that was started again ends all connections. Who comes once in a while would lose one call each time."""
+    store = opened(dsn)
+    for number in (1, 2):
+        pids = ",".join(str(side.value("SELECT pg_backend_pid()")) for side in (store._read_side, store._write_side))
+        server.sql(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid IN ({pids})")  # noqa: S608 - numbers
+        ended = functools.partial(server.sql, f"SELECT count(*) FROM pg_stat_activity WHERE pid IN ({pids})")  # noqa: S608 - as above
+        wait_until(lambda: ended() == "0")  # noqa: B023 - called at once
+        with store.write() as tx:
+            tx.put_event("salt/x", {}, NOW)
+        assert store.last_seq() == number
 
 
 def test_while_the_database_is_away_each_call_fails_at_once_and_afterwards_all_goes_on(tmp_path: Path) -> None:

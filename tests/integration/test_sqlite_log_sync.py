@@ -109,7 +109,15 @@ def test_who_reads_a_job_before_it_is_on_the_disk_syncs_it(
     assert disk.synced == [LOG, LOG]
 
 
-@pytest.mark.parametrize("read", [lambda store: store.returns(job(1).jid), lambda store: store.news(job(1).jid, 0, 5)])
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda store: store.returns(job(1).jid),
+        lambda store: store.news(job(1).jid, 0, 5),
+        lambda store: store.one_return(job(1).jid, WEB1),
+        lambda store: store.equal_returns(job(1).jid, 1000),
+    ],
+)
 def test_who_reads_a_result_before_it_is_on_the_disk_syncs_it(
     pair: tuple[SqliteStore, SqliteStore], disk: Disk, read: Callable[[SqliteStore], object]
 ) -> None:
@@ -137,6 +145,21 @@ def test_what_a_process_committed_before_it_was_killed_is_synced_by_the_next_one
     assert other.events() == []
     SqliteStore(str(tmp_path / "store.db")).close()
     assert len(other.events()) == 1
+    assert disk.synced == [LOG, LOG]
+
+
+def test_events_of_a_process_that_was_killed_are_not_hidden_twice(
+    pair: tuple[SqliteStore, SqliteStore], disk: Disk
+) -> None:
+    one, other = pair
+
+    def killed() -> None:
+        raise SystemExit
+
+    disk.meanwhile = killed
+    with pytest.raises(SystemExit):
+        publish(one, job(1))
+    assert (other.events(), len(other.events())) == ([], 1)
     assert disk.synced == [LOG, LOG]
 
 

@@ -91,6 +91,7 @@ def test_the_names_that_modules_rely_on_are_there() -> None:
         "pythonversion",
         "saltlite_version",
         "saltversion",
+        "saltversioninfo",
         "shell",
         "swap_total",
         "systempath",
@@ -208,6 +209,7 @@ def test_python_and_saltlite_name_themselves() -> None:
     assert grains["pythonversion"] == list(sys.version_info)
     assert grains["saltlite_version"] == saltlite.__version__
     assert grains["saltversion"] == salt_version, "what plug-in files compare with"
+    assert ".".join(map(str, grains["saltversioninfo"])) == salt_version
 
 
 # --- hardware

@@ -114,6 +114,7 @@ def python() -> dict[str, Any]:
         "pythonpath": list(sys.path),
         "saltlite_version": saltlite.__version__,
         "saltversion": saltlite.SALT_VERSION,
+        "saltversioninfo": [int(part) for part in saltlite.SALT_VERSION.split(".")],
         "saltpath": os.path.dirname(os.path.abspath(saltlite.__file__)),
     }
 

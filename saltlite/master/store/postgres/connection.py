@@ -1,7 +1,7 @@
 """Connections to PostgreSQL: settings, errors, and what happens while the database is away.
 
-A call never waits for a database that is away. After a failure each call raises StoreError at once, while a connection
-is made in the background, once in RETRY_S, without blocking.
+A call hardly waits for a database that is away. After a failure each call raises StoreError at once. Once in RETRY_S a
+call begins a new connection, and waits RECONNECT_S for it. A later call finds it, if that takes longer.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ LONG_S = 86_400.0
 """The same while a store is moved."""
 CONNECT_S = 2
 RETRY_S = 1.0
+RECONNECT_S = 0.1
+"""Enough for a database that is there: a call that comes once a minute finds it again at its first try."""
 AT_ONCE = 500
 """So many statements of one kind leave in one flush."""
 LISTENS_S = 0.25
@@ -209,24 +211,41 @@ class PostgresConnection:
             raise StoreError(f"the store in the {self.where} was opened before a fork; open it again in this process")
 
     def ready(self) -> psycopg.Connection[Any]:
-        """The connection. Raises StoreError at once while there is none."""
+        """The connection. Raises StoreError while there is none."""
         self.check()
+        if self._connection is not None and self._has_ended(self._connection):
+            self.drop(StoreError(f"the {self.where} has closed the connection; it is reached anew"))
         if self._connection is None:
             self._reconnect()
         if self._connection is None:
             raise StoreError(self._why)
         return self._connection
 
+    @staticmethod
+    def _has_ended(connection: psycopg.Connection[Any]) -> bool:
+        """Whether the server has ended it between two transactions: no statement was sent, so none is lost."""
+        if connection.info.transaction_status != pq.TransactionStatus.IDLE:
+            return False
+        try:
+            # What it says at the end comes before the end itself.
+            while select.select([connection.fileno()], [], [], 0)[0]:
+                connection.pgconn.consume_input()
+        except psycopg.OperationalError:
+            return True
+        return False
+
     def _reconnect(self) -> None:
         """Go on with the attempt, or begin one when its time has come."""
         now = time.monotonic()
+        wait_s = 0.0
         if self._attempt is None:
             if now < self._try_at:
                 return
             self._try_at = now + RETRY_S
             self._attempt = _Reconnection(self._database.conninfo, now + CONNECT_S)
+            wait_s = RECONNECT_S
         try:
-            made = self._attempt.made(now)
+            made = self._attempt.made(wait_s)
             if made is not None:
                 self._attempt = None
                 self._connection = self._greeted(made)
@@ -338,25 +357,26 @@ class _Reconnection:
         self._link = pq.PGconn.connect_start(conninfo.encode())
         self._wish = pq.PollingStatus.WRITING
 
-    def made(self, now: float) -> psycopg.Connection[Any] | None:
-        """The connection when there is one. Raises psycopg.OperationalError when there will be none."""
-        while self._is_ready():
+    def made(self, wait_s: float) -> psycopg.Connection[Any] | None:
+        """The connection if there is one within that time. Raises psycopg.OperationalError when there will be none."""
+        waits_until = time.monotonic() + wait_s
+        while self._is_ready(waits_until - time.monotonic()):
             self._wish = pq.PollingStatus(self._link.connect_poll())
             if self._wish == pq.PollingStatus.OK:
                 return _TimedConnection(self._link)
             if self._wish == pq.PollingStatus.FAILED:
                 raise psycopg.OperationalError(self._end())
-        if now > self._until:
+        if time.monotonic() > self._until:
             self.end()
             raise psycopg.OperationalError(f"no connection within {CONNECT_S} s")
         return None
 
-    def _is_ready(self) -> bool:
+    def _is_ready(self, wait_s: float) -> bool:
         if self._link.status == pq.ConnStatus.BAD:
             raise psycopg.OperationalError(self._end())
         watch = [self._link.socket]
         reads = self._wish == pq.PollingStatus.READING
-        found = select.select(watch if reads else [], [] if reads else watch, [], 0)
+        found = select.select(watch if reads else [], [] if reads else watch, [], max(0.0, wait_s))
         return bool(found[0] or found[1])
 
     def _end(self) -> str:

@@ -32,7 +32,7 @@ from saltlite.master.store.sqlite.log_sync import LogSync
 from saltlite.master.store.sqlite.schema import prepare
 from saltlite.master.store.sqlite.statements import SqliteReader, SqliteWriter
 from saltlite.model.events import Event
-from saltlite.model.ids import Jid, MinionId, PartId, RequestId
+from saltlite.model.ids import Jid, MinionId, PartId, RequestId, TargetId
 from saltlite.model.job import Job, JobFilter, JobSummary, Return
 
 STORE_MODE = 0o600
@@ -51,6 +51,8 @@ class SqliteStore(SqliteReader):
         self._lock = _WriteLock(f"{path}.lock")
         self._path = path
         self._writing = False
+        self._hid_above = -1
+        """What `events` hid last was above this number."""
         opened: list[SqliteConnection] = []
         try:
             self._lock.take()
@@ -121,10 +123,16 @@ class SqliteStore(SqliteReader):
 
     def events(self, after: int = 0, limit: int = 1000) -> list[Event]:
         found = super().events(after, limit)
-        if found and found[-1].seq > self._log.synced:
-            # Whoever committed these wakes the readers again after the sync.
-            found = [event for event in found if event.seq <= self._log.synced]
-        return found
+        synced = self._log.synced
+        if not found or found[-1].seq <= synced:
+            return found
+        if self._hid_above == synced:
+            # The process that committed these may have ended before its sync, so that none wakes the readers.
+            self._log.ensure(found[-1].seq)
+            return found
+        # Whoever committed these wakes the readers again after the sync.
+        self._hid_above = synced
+        return [event for event in found if event.seq <= synced]
 
     def last_seq(self) -> int:
         return min(super().last_seq(), self._log.synced)
@@ -140,6 +148,18 @@ class SqliteStore(SqliteReader):
     def returns(self, jid: Jid, after: int = 0, limit: int = 1000, size: int = RETURNS_SIZE) -> list[Return]:
         found = super().returns(jid, after, limit, size)
         self._ensure_returns(found)
+        return found
+
+    def one_return(self, jid: Jid, target: TargetId) -> Return | None:
+        found = super().one_return(jid, target)
+        self._ensure_returns([found] if found is not None else [])
+        return found
+
+    def equal_returns(self, jid: Jid, size: int) -> list[tuple[Return, list[TargetId]]] | None:
+        found = super().equal_returns(jid, size)
+        if found and self._log.is_behind():
+            # Equal ones are told with the number of the first, and the last one may be new.
+            self._log.ensure(super().last_seq())
         return found
 
     def job(self, jid: Jid) -> Job | None:

@@ -83,7 +83,7 @@ class LogSync:
         except OSError as error:
             self._words[_FAILED] = 1
             raise explain(error, self._path) from error
-        # Another process may have written a higher number meanwhile; a lower one here costs a sync that is not needed.
+        # Another process may write a higher number between the two: one that is too low costs a sync later.
         self._words[_SYNCED] = max(self._words[_SYNCED], last_seq)
 
     def ensure(self, seq: int) -> None:
