@@ -104,7 +104,7 @@ POINTS: dict[str, Point] = {
     "after_spool_rename": Point(MINION, f"{_FOLDER}.rename", after=True),
     "after_spool_written": Point(MINION, f"{_SPOOL}.write", after=True),
     # The minion's network process.
-    "before_job_passed_on": Point(MINION, "saltlite.minion.processes.network:NetworkProcess.on_frame"),
+    "before_job_passed_on": Point(MINION, "saltlite.minion.processes.network:MasterConnection.on_frame"),
     "before_result_sent": Point(MINION, "saltlite.minion.protocol.connection:ConnectionMachine.send"),
     "after_result_sent": Point(MINION, "saltlite.minion.protocol.connection:ConnectionMachine.send", after=True),
 }
