@@ -41,7 +41,7 @@ _RULES = "users (or group%) to lists of functions, targets with functions, and r
 _PASSWORD = re.compile(r"\bpassword\s*=|://[^/@]*:[^/@]*@", re.IGNORECASE)
 
 
-def _without_password(dsn: str) -> str:
+def without_password(dsn: str) -> str:
     """The connection string of a database. Raises UsageError if a password is in it."""
     if _PASSWORD.search(dsn):
         raise UsageError("a password stands in it, which logs would repeat: name a file with it by passfile=")
@@ -141,7 +141,7 @@ class MasterConfig:
         "contains no password: that stands in the passfile, or is not needed on a Unix socket (peer). The database "
         "serves this master only, unless several_masters is set. `saltlite store migrate` moves the store there and "
         "back: see `saltlite help postgresql`.",
-        TextKind(_without_password),
+        TextKind(without_password),
     )
     several_masters: bool = option(
         False,

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from saltlite.cli.main import main
+from saltlite.cli.verbs.master import DROP_IN, _is_local
 from saltlite.config.load import load_master
 from saltlite.config.master import MasterConfig
 from saltlite.errors import MisconfiguredError, StartupError, UsageError
@@ -134,11 +135,18 @@ def test_an_invited_master_does_not_start_with_a_certificate_that_is_not_for_it(
         identity.ensure_identity(there.pki, "m2", now)
 
 
-def test_a_second_invitation_renews_the_certificate(holder: Machine, newcomer: Machine) -> None:
+def test_a_second_invitation_renews_the_certificate_and_nothing_else(
+    holder: Machine, newcomer: Machine, capsys: pytest.CaptureFixture[str]
+) -> None:
     there = joined(holder, newcomer)
     before, stamps = identity.certificate_of(there.pki), identity.stamps(there.pki)
     Path("m2.invitation").unlink()
-    joined(holder, there)
+    assert holder.run("invite", "m2", "-y", "--database", "host=elsewhere") == 0
+    configured = (there.folder / "master.d" / DROP_IN).read_text()
+    capsys.readouterr()
+    assert there.run("join", "m2.invitation", "-y") == 0
+    assert "names another `database` than the configuration of this master, which stays" in capsys.readouterr().err
+    assert (there.folder / "master.d" / DROP_IN).read_text() == configured
     after = identity.certificate_of(there.pki)
     assert (after.static_public, after.job_public) == (before.static_public, before.job_public)
     assert after.serial != before.serial
@@ -153,6 +161,7 @@ def test_what_cannot_be_invited(holder: Machine, newcomer: Machine, tmp_path: Pa
         (["m2", "damaged"], 2, "damaged is a damaged request"),
         (["m2", "newer"], 2, "was made by another version of saltlite"),
         (["m2", "--fingerprint", "-".join(["AAAAA"] * 8)], 6, "not AAAAA-AAAAA"),
+        (["m2", "--database", "postgresql://a:b@db/x"], 2, "a password stands in it"),
         (["m2"], 2, "has to be compared: give the expected one with --fingerprint, or -y"),
     ]
     fields = json.loads(Path("m2.request").read_text())
@@ -209,6 +218,45 @@ def test_what_cannot_be_joined(holder: Machine, newcomer: Machine, tmp_path: Pat
     assert not Path(newcomer.pki, "master.cert").exists()
 
 
-def test_a_machine_with_a_fleet_of_its_own_joins_no_other(holder: Machine, said: Callable[[], str]) -> None:
+def test_a_machine_with_a_fleet_of_its_own_joins_no_other(
+    holder: Machine, newcomer: Machine, said: Callable[[], str]
+) -> None:
     assert holder.run("request") == 2
     assert "this machine's master has a fleet of its own" in said()
+    assert holder.run("invite", "m2", "-y") == 0
+    write_secret(f"{newcomer.pki}/fleet.key", b"f" * 32)
+    assert newcomer.run("join", "m2.invitation", "-y") == 2
+    assert "this machine's master has a fleet of its own" in said()
+    assert not (newcomer.folder / "master.d").exists(), "nothing is configured"
+
+
+@pytest.mark.parametrize(
+    ("dsn", "is_local"),
+    [
+        (DSN, False),
+        ("dbname=saltlite", True),
+        ("host=/run/postgresql dbname=saltlite", True),
+        ("host=localhost,db2", False),
+        ("postgresql:///saltlite", True),
+        ("postgresql://saltlite@localhost:5432/saltlite", True),
+        ("postgresql://[::1]:5432/saltlite", True),
+        ("postgresql://%2Frun%2Fpostgresql/saltlite?sslmode=disable", True),
+        ("postgresql:///saltlite?host=/run/postgresql", True),
+        ("postgresql:///saltlite?host=db1", False),
+        ("postgresql://saltlite@db1,localhost/saltlite", False),
+    ],
+)
+def test_a_database_of_this_machine_only_is_told_from_others(dsn: str, is_local: bool) -> None:
+    assert _is_local(dsn) is is_local
+
+
+@pytest.mark.parametrize("shares", [True, False])
+def test_a_new_fleet_key_says_what_the_other_masters_need(
+    holder: Machine, capsys: pytest.CaptureFixture[str], shares: bool
+) -> None:
+    if not shares:
+        Path(holder.pki, identity.SHARED_KEY).unlink()
+    assert main(["key", "fleet", "rotate", "-c", str(holder.folder), "-y"]) == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert ("`invite` and `join` for each other master now: until then jobs between masters" in said) is shares
+    assert ("need fleet.chain and fleet.key" in said) is not shares

@@ -26,6 +26,7 @@ from saltlite.master.store.postgres import PostgresStore, connection, look, sche
 from saltlite.master.store.postgres.connection import Database
 from saltlite.master.store.postgres.pipeline import translated
 from saltlite.master.store.postgres.seals import UNSEALED
+from saltlite.master.store.postgres.statements import PostgresTransaction
 from saltlite.master.store.sharing import CommitSignal, MasterRow, MasterState
 from saltlite.model.ids import Jid, MinionId, RequestId
 from saltlite.model.job import Batch, Job, TargetState
@@ -687,6 +688,26 @@ def test_what_a_stranger_writes_into_the_database_lets_nobody_in(server: Server,
     with store.write() as tx:
         tx.put_key(STRANGER)
     assert other.key(STRANGER.fingerprint) == STRANGER, "an operator accepted it"
+
+
+def test_without_seals_no_statement_is_for_them(dsn: str, opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    statements: list[str] = []
+    later = PostgresTransaction.later
+
+    def noted(self: PostgresTransaction, sql: str, *values: Any) -> None:
+        statements.append(sql)
+        later(self, sql, *values)
+
+    monkeypatch.setattr(PostgresTransaction, "later", noted)
+    for seal_key, sealed in ((None, 0), (SEAL, 3)):
+        store = opened(dsn, name="a", seal_key=seal_key)
+        statements.clear()
+        with store.write() as tx:
+            tx.put_key(key(WEB1))
+            tx.put_token(token())
+            tx.put_preaccept(MinionId("web3"), key(WEB1).fingerprint, "root")
+        assert len([sql for sql in statements if "SET seal" in sql]) == sealed
+        store.close()
 
 
 def test_the_first_start_that_shares_the_store_seals_what_is_there(server: Server, dsn: str, opened: Opened) -> None:

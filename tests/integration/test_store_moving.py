@@ -9,6 +9,7 @@ import pytest
 
 pytest.importorskip("psycopg", reason="psycopg is not installed: saltlite[postgres]")
 
+from saltlite.cli.main import main
 from saltlite.config.load import load_master
 from saltlite.config.master import MasterConfig
 from saltlite.errors import StartupError, StoreError, UsageError
@@ -16,6 +17,7 @@ from saltlite.master.processes import identity
 from saltlite.master.processes.store_moving import MOVED, move_store
 from saltlite.master.store.ports import FunctionSet, Store, TargetRow
 from saltlite.master.store.postgres import PostgresStore
+from saltlite.master.store.postgres.seals import UNSEALED
 from saltlite.master.store.sqlite import SqliteStore
 from saltlite.model.ids import MinionId
 from saltlite.model.job import Batch, TargetState
@@ -77,7 +79,7 @@ def test_a_store_moves_to_the_database_and_back_with_all_that_it_holds(config: M
     store.close()
     Path(config.pki_dir).mkdir(parents=True)
     write_secret(f"{config.pki_dir}/{identity.SHARED_KEY}", b"s" * 32)
-    held = move_store(config, to_database=True)
+    held = move_store(config, to_database=True).tables
     assert (held["job_targets"].rows, held["returns"].rows, held["job_counts"].rows) == (193, 2, 1)
     assert not Path(path_of(config)).exists()
     assert Path(path_of(config) + MOVED).exists()
@@ -89,7 +91,7 @@ def test_a_store_moves_to_the_database_and_back_with_all_that_it_holds(config: M
         assert tx.put_event("later", {}, NOW + 6) == before["seq"] + 1  # type: ignore[operator]  # a number
     later = seen(moved)
     moved.close()
-    move_store(config, to_database=False)
+    assert move_store(config, to_database=False).unsealed == 0
     back = SqliteStore(path_of(config))
     assert seen(back) == later
     with back.write() as tx:
@@ -99,6 +101,35 @@ def test_a_store_moves_to_the_database_and_back_with_all_that_it_holds(config: M
     with pytest.raises(StoreError, match="was moved to a file"):
         PostgresStore(config.database, master=1)
     assert sorted(path.name for path in Path(config.data_dir).iterdir() if ".new" in path.name) == []
+
+
+def test_what_a_stranger_wrote_into_the_database_lets_nobody_in_after_the_way_back(
+    config: MasterConfig, server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store, pending = SqliteStore(path_of(config)), key(WEB2, KeyState.PENDING)
+    with store.write() as tx:
+        tx.put_key(key(WEB1))
+        tx.put_key(pending)
+        tx.put_token(token())
+        tx.put_preaccept(WEB3, key(WEB3).fingerprint, "root")
+    store.close()
+    Path(config.pki_dir).mkdir(parents=True)
+    write_secret(f"{config.pki_dir}/{identity.SHARED_KEY}", b"s" * 32)
+    move_store(config, to_database=True)
+    for statement in (
+        "UPDATE keys SET state = 'accepted' WHERE id = 'web2'",
+        "INSERT INTO tokens SELECT 'strange1', public, '*', 9, 1, 9e9, 'root', seal FROM tokens",
+        "INSERT INTO preaccepts VALUES ('web9', 'AAAAA', 'root')",
+    ):
+        server.sql(statement, config.database)
+    assert main(["store", "migrate", "sqlite", "-c", str(Path(config.root_dir))]) == 0
+    assert "No master had sealed 3 of these rows" in capsys.readouterr().err
+    back = SqliteStore(path_of(config))
+    assert back.holder(WEB1) == key(WEB1)
+    assert [(one.state, one.how) for one in back.keys_of(WEB2)] == [(KeyState.REJECTED, UNSEALED)]
+    assert (back.token(token().token_id), back.token("strange1")) == (token(), None)
+    assert (back.preaccepted(WEB3), back.preaccepted(MinionId("web9"))) == (key(WEB3).fingerprint, None)
+    back.close()
 
 
 def test_a_store_that_is_in_use_stays_where_it_is(config: MasterConfig) -> None:

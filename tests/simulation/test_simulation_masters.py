@@ -332,6 +332,22 @@ def test_a_master_that_drains_is_left_without_a_time_without_a_session_and_jobs_
         assert at.close() == []
 
 
+def test_a_master_that_drains_goes_on_to_drain_after_it_was_fenced() -> None:
+    with site(2) as at:
+        drained, _other = at.fleet.masters
+        at.drain(drained)
+        at.until(lambda: not at.minions_of(drained))
+        membership.fence(memory_store.MemoryStore(drained.disk), drained.name, drained.clock.wall())
+        states = set()
+        began = at.now
+        while at.now - began < 10.0:
+            at.run(LOOK_S)
+            states.add(next(row.state for row in drained.disk.tables.masters.values() if row.name == drained.name))
+        assert MasterState.UP not in states
+        assert MasterState.DRAINING in states
+        assert at.close() == []
+
+
 def test_minions_that_leave_before_another_master_has_accepted_them_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     begin = NetworkProcess._begin_second
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -13,14 +14,21 @@ from saltlite.api.metrics import fleet_metrics
 from saltlite.auth.acl import Principal
 from saltlite.config.load import load_master
 from saltlite.errors import NoTargetError, RefusedError, UsageError
+from saltlite.master.handlers import masters
 from saltlite.master.handlers.minions import _figures
 from saltlite.master.handlers.operator_verbs import handle_request
+from saltlite.master.processes.context import Question
 from saltlite.master.processes.description import SelfDescription
+from saltlite.master.processes.membership import SEEN_S, OtherMasters
 from saltlite.master.store.sharing import MasterRow, MasterState, SharedStore
+from saltlite.model.ids import MinionId
 from saltlite.platform.daemon import ManualClock
-from tests.support.keys import NOW, certificate
+from saltlite.platform.reactor import Reactor
+from saltlite.wire.framing import IpcMessage
+from saltlite.wire.job_body import sign
+from tests.support.keys import JOB_PRIVATE, NOW, certificate
 from tests.support.master import Office
-from tests.support.store import had_sessions, row
+from tests.support.store import WEB1, WEB2, commit, had_sessions, job, publish, ret, row
 
 ME = certificate(NOW).name
 UP = MasterRow(ME, 1, certificate(NOW).encode(), "a:4515", "1.0", MasterState.UP, applied=0)
@@ -91,6 +99,19 @@ def test_a_master_is_removed_once_it_has_stopped(office: Office) -> None:
     assert sorted(states(office)) == sorted([ME, "b"])
 
 
+def test_a_master_whose_jobs_are_open_is_not_removed(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(masters, "OPEN_AT_ONCE", 1)
+    with office.store.write() as tx:
+        tx.renew(replace(UP, name="c", start=2, state=MasterState.FENCED))
+    theirs = job(1, signature=sign(JOB_PRIVATE, job().body))
+    publish(office.store, theirs, job(2))
+    with pytest.raises(RefusedError, match=f"job {theirs.jid} of c is open.*saltlite job kill {theirs.jid}"):
+        office.ask("master_remove", name="c")
+    commit(office.store, ret(theirs, WEB1), ret(theirs, WEB2))
+    office.ask("master_remove", name="c")
+    assert sorted(states(office)) == sorted([ME, "b"])
+
+
 def test_masters_that_are_not_there_are_named(office: Office) -> None:
     for verb in ("master_drain", "master_remove"):
         with pytest.raises(NoTargetError, match=r"there is no master d: .*b, c.* share this store"):
@@ -136,6 +157,9 @@ def test_what_differs_between_masters_is_named(office: Office, tmp_path: Path) -
     said = described(office, there, "b")
     assert office.ask("masters").fields["differences"] == [f"file_roots differ: b | {ME}"]
     (here / "srv/salt/top.sls").write_text("base: {}")
+    for folder in (".git", "__pycache__"):
+        (here / "srv/salt" / folder).mkdir()
+        (here / "srv/salt" / folder / "index").write_text("of this machine")
     described(office, here, ME)
     assert office.ask("masters").fields["differences"] == []
     (there / "srv/salt/top.sls").write_text("base: []")
@@ -151,6 +175,58 @@ def test_what_differs_between_masters_is_named(office: Office, tmp_path: Path) -
         f"file_roots differ: b | {ME}",
         f"nodegroups differ: b | {ME}",
     ]
+
+
+@pytest.mark.parametrize(
+    ("option", "what"),
+    [
+        ("peer_run: {'.*': [manage.up]}", "access rules"),
+        ("peer_run_as: alice", "access rules"),
+        ("ext_pillar: [{cmd_yaml: cat x}]", "external pillars"),
+        ("ext_pillar_first: true", "external pillars"),
+        ("on_demand_ext_pillar: [libvirt]", "external pillars"),
+    ],
+)
+def test_options_that_decide_what_minions_may_and_get_are_compared(
+    office: Office, tmp_path: Path, option: str, what: str
+) -> None:
+    described(office, tmp_path / "a", ME)
+    described(office, tmp_path / "b", "b", option + "\n")
+    assert office.ask("masters").fields["differences"] == [f"{what} differ: b | {ME}"]
+
+
+@pytest.mark.parametrize("silent_s", [["x"], {"m1": "x"}, {"m9": 1.0}, {"m1": -1}, {"m1": float("nan")}, None])
+def test_what_another_master_says_of_its_minions_is_checked(office: Office, silent_s: object) -> None:
+    store, reactor = cast("SharedStore", office.store), Delays()
+    question = Question(lambda _number: {}, lambda _reply: {}, elsewhere=[MinionId("m1"), MinionId("m2")])
+    answers: list[IpcMessage] = []
+
+    def answer(reply: IpcMessage, *, known: bool = True) -> None:
+        answers.append(reply)
+        assert known
+
+    OtherMasters(cast("Reactor", reactor), store, office.clock, ME).ask(question, {"silent_s": {"m3": 1.0}}, answer)
+    (asked,) = [event.seq for event in office.store.events() if event.tag == f"salt/master/{ME}/asked"]
+    with office.store.write() as tx:
+        for by, said in (("b", silent_s), ("c", {"m2": 2})):
+            tx.put_event(f"salt/master/{by}/seen", {"by": by, "asked": asked, "silent_s": said}, NOW)
+    office.clock.advance(SEEN_S)
+    reactor.run()
+    assert answers == [{"silent_s": {"m3": 1.0, "m2": 2.0}}]
+
+
+class Delays:
+    """The delayed calls of a reactor."""
+
+    def __init__(self) -> None:
+        self._calls: list[Callable[[], None]] = []
+
+    def call_later(self, _seconds: float, call: Callable[[], None]) -> None:
+        self._calls.append(call)
+
+    def run(self) -> None:
+        while self._calls:
+            self._calls.pop()()
 
 
 def test_a_clock_that_is_off_is_named(office: Office, tmp_path: Path) -> None:

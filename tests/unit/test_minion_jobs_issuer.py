@@ -7,12 +7,21 @@ from dataclasses import replace
 import pytest
 
 from saltlite.errors import JournalError
-from saltlite.minion.protocol.effects import JournalEntry, JournalStep, Offer, Record, RecoveredJob, Write
+from saltlite.minion.protocol.effects import (
+    JournalEntry,
+    JournalStep,
+    Offer,
+    ReceivedPart,
+    Record,
+    RecoveredJob,
+    Tell,
+    Write,
+)
 from saltlite.minion.protocol.journal_format import advance
 from saltlite.minion.protocol.resend import FOREIGN_S
 from saltlite.model.ids import parse_jid
 from saltlite.model.job import TargetState
-from tests.support.job_machine import UNTIL, Server, jid, parcel, refusal
+from tests.support.job_machine import PID, UNTIL, Server, jid, parcel, refusal
 from tests.support.keys import JOB_PUBLIC
 
 OTHER = bytes(range(32))
@@ -51,15 +60,31 @@ def test_a_job_of_another_master_of_the_same_store_is_trusted_and_its_result_off
     assert offers(it) == [], "the next session may be one with a master that has another store"
 
 
-def test_a_jid_that_another_master_used_first_is_refused_and_not_taken_for_that_job() -> None:
+@pytest.mark.parametrize("other", [replace(parcel(), signature=bytes(64)), replace(parcel(1), jid=jid())])
+def test_a_jid_that_another_master_used_first_is_refused_and_not_taken_for_that_job(other: ReceivedPart) -> None:
     it = Server()
     it.start()
     it.take()
     it.jobs.trust(OTHER, UNTIL)
-    it.jobs.received(parcel())
+    it.jobs.received(other)
     state, reason = refusal(it.take())
     assert state is TargetState.REFUSED
     assert "another master" in reason
+
+
+@pytest.mark.parametrize("recovered", [False, True])
+def test_a_running_job_comes_again_from_a_master_that_shares_the_store_of_its_issuer(recovered: bool) -> None:
+    it = Server()
+    if recovered:
+        job = RecoveredJob(jid(), JournalStep.STARTED, issuer=JOB_PUBLIC, pid=PID, alive=True)
+        it.jobs.replay([job], [], "")
+    else:
+        it.start()
+    it.jobs.trust(OTHER, UNTIL)
+    it.take()
+    it.jobs.received(parcel())
+    assert it.take() == [Tell(jid(), TargetState.RUNNING, "")], "the certificate of the issuer may be an old one"
+    assert jid() in [effect.jid for effect in it.end() if isinstance(effect, Offer)]
 
 
 def test_after_a_week_any_master_of_the_fleet_may_have_a_result() -> None:

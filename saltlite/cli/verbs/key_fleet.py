@@ -128,10 +128,13 @@ def run_rotate(argv: Sequence[str], console: Console) -> int:
     old, new = fingerprint(record.old_public), fingerprint(record.new_public)
     wait_until_used(config, new, console)
     print_answer({"fleet": new, "former": old, "serial": record.serial}, f"fleet: {new}\n", parsed, console)
-    console.note(
-        f"Minions of {old} follow when they next meet this master. Other masters of the fleet\n"
-        f"need fleet.chain and fleet.key of {config.pki_dir} too. Existing join tokens stay valid."
-    )
+    others = f"Other masters of the fleet\nneed fleet.chain and fleet.key of {config.pki_dir} too."
+    if identity.shared_key(config.pki_dir) is not None:
+        others = (
+            "Run `saltlite master request`,\n`invite` and `join` for each other master now: until then jobs between "
+            "masters are refused."
+        )
+    console.note(f"Minions of {old} follow when they next meet this master. {others} Existing join tokens stay valid.")
     return exitcodes.OK
 
 

@@ -10,6 +10,7 @@ import json
 import os
 import time
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from saltlite.cli import exitcodes
 from saltlite.cli.commands import command_table, config_dir_of
@@ -19,6 +20,7 @@ from saltlite.cli.output import print_answer
 from saltlite.cli.targets import minions_text
 from saltlite.cli.verbs.status import masters_text
 from saltlite.config.load import load_master
+from saltlite.config.master import without_password
 from saltlite.errors import RefusedError, UsageError
 from saltlite.master.processes import identity, invitation
 from saltlite.model.keys import parse_fingerprint
@@ -69,7 +71,12 @@ def run_invite(argv: Sequence[str], console: Console) -> int:
             help="of the request, instead of a question",
         ),
         Option("--expires", metavar="TIME", convert=parse_duration, help="how long it can be used (1d)"),
-        Option("--database", metavar="DSN", help="how the new master connects, if not as this one"),
+        Option(
+            "--database",
+            metavar="DSN",
+            convert=without_password,
+            help="how the new master connects, if not as this one",
+        ),
         _YES,
     ).parse(argv)
     console.quiet = parsed.on("quiet")
@@ -118,6 +125,7 @@ def run_join(argv: Sequence[str], console: Console) -> int:
     name = identity.name_of(config)
     invited = invitation.read_invitation(path, config.pki_dir, name, console.now())
     _compare(parsed, console, "fleet", invited.fleet, "does `saltlite key finger` on its masters show the fleet")
+    invitation.refuse_fleet_of_its_own(config.pki_dir)
     written = _configure(config, config_dir, invited.database)
     invitation.join(config.pki_dir, invited)
     until = invited.certificate.not_after
@@ -125,6 +133,11 @@ def run_join(argv: Sequence[str], console: Console) -> int:
     print_answer(answer, f"{name} is a master of fleet {invited.fleet}\n", parsed, console)
     if written:
         console.note(f"{written} sets `database` and `several_masters`.")
+    elif invited.database != config.database:
+        console.note(
+            "The invitation names another `database` than the configuration of this master, which stays as it is:\n"
+            f"{invited.database}"
+        )
     console.note(f"Start the master (a passfile that `database` names has to be here). Then remove {path}.")
     return exitcodes.OK
 
@@ -208,14 +221,25 @@ def _compare(parsed: Parsed, console: Console, option: str, shown: Fingerprint, 
 
 def _is_local(dsn: str) -> bool:
     """Whether a connection string leads to a Unix socket or to this machine only."""
-    hosts = [word.partition("=")[2].strip("'") for word in dsn.split() if word.startswith(("host=", "hostaddr="))]
+    words = dsn.split()
+    if "://" in dsn:
+        place, _, options = dsn.partition("://")[2].partition("?")
+        addresses = place.partition("/")[0].rpartition("@")[2].split(",")
+        words = ["host=" + ",".join(map(_host, addresses)), *options.split("&")]
+    hosts = [unquote(word.partition("=")[2]).strip("'") for word in words if word.startswith(("host=", "hostaddr="))]
     names = [name for one in hosts for name in one.split(",")]
-    return "://" not in dsn and all(name.startswith("/") or name in ("localhost", "127.0.0.1", "::1") for name in names)
+    return all(name.startswith("/") or name in ("", "localhost", "127.0.0.1", "::1") for name in names)
+
+
+def _host(address: str) -> str:
+    """Of an address in a URL, which may have a port."""
+    return address[1:].partition("]")[0] if address.startswith("[") else address.partition(":")[0]
 
 
 def _configure(config: MasterConfig, config_dir: str, database: str) -> str:
-    """Set the options of a master that shares its store, unless they are set; the file. Raises UsageError."""
-    if config.database == database and config.several_masters:
+    """Set the options of a master that shares its store; the file. "" if they are set: a certificate is renewed then,
+    and this master may reach the database in another way than the one that invited it. Raises UsageError."""
+    if config.database and config.several_masters:
         return ""
     folder = os.path.join(config_dir, "master.d")
     path = os.path.join(folder, DROP_IN)

@@ -28,11 +28,17 @@ def run_migrate(argv: Sequence[str], console: Console) -> int:
     (place,) = parsed.words
     config = load_master(config_dir_of(parsed)).config
     moved = move_store(config, to_database=place == PLACES[0])
-    answer = {"to": place, "rows": {table: held.rows for table, held in moved.items()}}
-    lines = "".join(f"{table:<14}{held.rows:>10}\n" for table, held in moved.items())
+    rows = {table: held.rows for table, held in moved.tables.items()}
+    answer = {"to": place, "rows": rows, "unsealed": moved.unsealed}
+    lines = "".join(f"{table:<14}{count:>10}\n" for table, count in rows.items())
     print_answer(answer, lines, parsed, console)
     if place == PLACES[0]:
         console.note("All rows were read again and compared. The file is kept, with the ending .moved.")
     else:
         console.note("All rows were read again and compared. Remove `database` from the configuration before a start.")
+    if moved.unsealed:
+        console.note(
+            f"No master had sealed {moved.unsealed} of these rows: such keys are rejected now (saltlite key list),\n"
+            "such join tokens and pre-accepted keys were removed. Find out who wrote them into the database."
+        )
     return exitcodes.OK

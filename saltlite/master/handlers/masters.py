@@ -8,17 +8,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from saltlite.auth.acl import Principal
-from saltlite.errors import NoTargetError, ProtocolError, RefusedError, UsageError
+from saltlite.errors import DamagedError, NoTargetError, ProtocolError, RefusedError, UsageError
 from saltlite.master.processes.context import Answer, Master
 from saltlite.master.store.sharing import MasterRow, MasterState, SharedStore
 from saltlite.model.events import tag_master
+from saltlite.model.ids import Jid
+from saltlite.model.job import JobFilter, TargetOutcome
 from saltlite.wire.certificates import MasterCertificate
+from saltlite.wire.job_body import is_signed
 
 CLOCK_MAX_S = 5.0
 """A clock that is further from the database's is named as a difference."""
+OPEN_AT_ONCE = 1_000
+"""Open jobs that are read at once."""
 DRAINED, DRAIN_ENDED, REMOVED = "drained", "drain ended", "removed"
 _ONE = "this master shares its store with no other: `saltlite help several-masters` says how others join it"
 
@@ -127,10 +133,34 @@ def handle_master_remove(master: Master, principal: Principal, request: Mapping[
             f"{name} is {row.state}: drain it (saltlite master drain {name}), stop it, and remove it then; a master "
             "that was lost is fenced after 10 s"
         )
+    if jid := _open_job(store, row):
+        raise RefusedError(
+            f"job {jid} of {name} is open, and its minions verify it by the certificate of {name}: wait for it, or end "
+            f"it (saltlite job kill {jid}), and remove {name} then; nothing was changed"
+        )
     with store.write() as writer:
         writer.delete_master(name)
         writer.put_event(tag_master(name, REMOVED), {"name": name, "by": principal.label}, master.clock.wall())
     return Answer({"name": name})
+
+
+def _open_job(store: SharedStore, row: MasterRow) -> Jid | None:
+    """The newest open job that this master signed."""
+    try:
+        public = MasterCertificate.decode(row.certificate).job_public
+    except ProtocolError:
+        return None
+    wanted = JobFilter(outcome=TargetOutcome.OPEN)
+    while found := store.jobs(wanted, OPEN_AT_ONCE):
+        for summary in found:
+            try:
+                job = store.job(summary.jid)
+            except DamagedError:
+                continue
+            if job is not None and is_signed(public, job.body, job.signature):
+                return job.jid
+        wanted = replace(wanted, before=found[-1].jid)
+    return None
 
 
 def _shared(master: Master) -> SharedStore:

@@ -18,6 +18,9 @@ DESCRIBE_S = 60.0
 HASHED_MAX = 1024 * 1024
 """Bytes of a file below which the digest of its folder covers its content; of larger ones it covers the size."""
 
+UNCOMPARED = frozenset({".git", ".hg", ".svn", "__pycache__"})
+"""Folders in roots that differ on each machine."""
+
 
 class SelfDescription:
     """Makes and stores the description of this master."""
@@ -40,9 +43,12 @@ class SelfDescription:
 
     def _digests(self) -> dict[str, str]:
         config = self._config
-        access = [config.publisher_acl, config.external_auth, config.publisher_acl_blacklist, config.peer]
+        access = [config.publisher_acl, config.external_auth, config.publisher_acl_blacklist]
+        peers = [config.peer, config.peer_run, config.peer_run_as]
+        external = [config.ext_pillar, config.ext_pillar_first, config.on_demand_ext_pillar]
         return {
-            "access rules": _digest(access),
+            "access rules": _digest([*access, *peers]),
+            "external pillars": _digest(external),
             "nodegroups": _digest(config.nodegroups),
             "hooks": _digest(config.hooks),
             "file_roots": self._of_roots(config.file_roots),
@@ -54,7 +60,7 @@ class SelfDescription:
         for env, folders in sorted(roots.items()):
             for number, folder in enumerate(folders):
                 for top, names, files in os.walk(folder):
-                    names.sort()
+                    names[:] = sorted(name for name in names if name not in UNCOMPARED)
                     place = env, number, os.path.relpath(top, folder)
                     found += [(*place, name, self._of_file(os.path.join(top, name))) for name in sorted(files)]
         return _digest(found)

@@ -77,7 +77,7 @@ def request_of(pki_dir: str, name: str) -> MasterRequest:
     """The request of this machine's master; its own keys are made if they are missing. Raises SaltliteError."""
     if not is_name(name):
         raise UsageError(f"{name[:80]!r} cannot be the name of a master: set `master_name` (at most 64 bytes)")
-    _refuse_fleet_of_its_own(pki_dir)
+    refuse_fleet_of_its_own(pki_dir)
     return MasterRequest(name, *identity.own_keys(pki_dir))
 
 
@@ -182,13 +182,14 @@ def read_invitation(path: str, pki_dir: str, name: str, now: float) -> MasterInv
 
 def join(pki_dir: str, invitation: MasterInvitation) -> None:
     """Make this machine's master one of that fleet. Raises SaltliteError."""
-    _refuse_fleet_of_its_own(pki_dir)
+    refuse_fleet_of_its_own(pki_dir)
     identity.install_invited(
         pki_dir, invitation.certificate, invitation.chain, invitation.shared_key, invitation.holder
     )
 
 
-def _refuse_fleet_of_its_own(pki_dir: str) -> None:
+def refuse_fleet_of_its_own(pki_dir: str) -> None:
+    """Raises UsageError for a machine with a fleet key."""
     found = identity.fleet_files(pki_dir)
     if found.key is not None:
         raise UsageError(

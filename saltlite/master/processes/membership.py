@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 import signal
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol, cast
 
@@ -70,6 +70,8 @@ LOOK_S = 0.02
 """How often whoever changed a key looks whether the other masters have applied it."""
 SEEN_S = 1.0
 """How long an answer waits for other masters to tell when they last saw their minions."""
+SILENT_MAX_S = 1e9
+"""Seconds, more than any minion was ever silent."""
 JOINED, FENCED, ASKED, SEEN = "joined", "fenced", "asked", "seen"
 """What happens to masters: see `tag_master`."""
 _KEY_TAGS = frozenset({tag_key(), tag_auth()})
@@ -108,6 +110,16 @@ def _jobs_of(events: Iterable[Event]) -> set[str] | None:
             return None
         jobs.add(parts[2])
     return jobs
+
+
+def _last_seen_of(silent_s: object, minions: Collection[str]) -> dict[str, float]:
+    """How many seconds ago these were seen, as far as a link process has said so, which is not trusted."""
+    said = silent_s if isinstance(silent_s, dict) else {}
+    return {
+        minion: float(since)
+        for minion, since in said.items()
+        if minion in minions and isinstance(since, int | float) and 0 <= since < SILENT_MAX_S
+    }
 
 
 class Answered(Protocol):
@@ -156,7 +168,7 @@ class OtherMasters:
                 return
             for event in events:
                 if event.data.get("asked") == asked and event.tag == tag_master(str(event.data.get("by", "")), SEEN):
-                    found.update(event.data["silent_s"])
+                    found.update(_last_seen_of(event.data.get("silent_s"), minions))
             if len(found) == len(minions) or self._clock.monotonic() >= until:
                 done(found)
             else:
@@ -278,6 +290,8 @@ class Membership:
         self._may_act = False
         """Whether the link process may have a lease."""
         self._is_draining = False
+        self._drains_again = False
+        """Whether it was draining when it was fenced: the store knows only that it was fenced."""
         self._is_failing = False
         self._leave: Callable[[], None] | None = None
         self._signal = store.listen()
@@ -391,9 +405,13 @@ class Membership:
         joined_at = self._joined_at
         with self._store.write() as store:
             stored = store.renew(self._me)
+            if self._drains_again and store.drain_master(self._me.name):
+                stored = replace(stored, state=MasterState.DRAINING)
             if joined_at < 0 and stored.state is not MasterState.FENCED:
                 # The others read it, and have its certificate then. No session of this start is older.
                 joined_at = _note(store, self._me.name, JOINED, self._clock.wall())
+        if stored.state is MasterState.DRAINING:
+            self._drains_again = False
         if joined_at != self._joined_at:
             self._joined_at = joined_at
             self._me = replace(self._me, applied=joined_at)
@@ -407,6 +425,7 @@ class Membership:
         """Another master has ended the sessions of this one: it begins anew."""
         log.error("this master was fenced by another one, because it did not renew its lease in time: its sessions end")
         self._begins = True
+        self._drains_again = self._drains_again or self._is_draining
         self._renewed_at = None
         start = int.from_bytes(self._clock.entropy(4), "big") >> 1
         self._me = replace(self._me, start=start, state=MasterState.JOINING)
@@ -490,18 +509,20 @@ class Membership:
 
     def _tell_last_seen(self, question: Event) -> None:
         """Answer another master when this one last saw minions, if it has any of them."""
+        asked = [str(minion) for minion in question.data["ids"]]
 
         def done(reply: IpcMessage | None) -> None:
-            if reply is None or not reply["silent_s"]:
+            silent_s = _last_seen_of(reply["silent_s"], asked) if reply is not None else {}
+            if not silent_s:
                 return
-            data = {"by": self._me.name, "asked": question.seq, "silent_s": reply["silent_s"]}
+            data = {"by": self._me.name, "asked": question.seq, "silent_s": silent_s}
             try:
                 with self._store.write() as store:
                     store.put_event(tag_master(self._me.name, SEEN), data, self._clock.wall())
             except StoreError as error:
                 log.error("another master is not told when minions were last seen: %s", error)  # noqa: TRY400 - a sentence
 
-        self._link.ask(lambda number: ipc.ask_last_seen(number, question.data["ids"]), done)
+        self._link.ask(lambda number: ipc.ask_last_seen(number, asked), done)
 
     def _fetch(self, minions: object, what: object) -> None:
         if isinstance(minions, list) and what in ("grains", "resources"):

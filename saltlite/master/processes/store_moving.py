@@ -14,6 +14,7 @@ from saltlite.master.processes.store_opening import load_postgres, seal_key_of
 from saltlite.master.store.moving import KEYS, Contents, copy
 from saltlite.master.store.sqlite import SqliteStore
 from saltlite.master.store.sqlite.connection import SqliteConnection
+from saltlite.model.dataclass import dataclass
 from saltlite.platform.daemon import InstanceLock
 from saltlite.platform.privileges import drop_to
 
@@ -23,8 +24,18 @@ _STORE = "SELECT id, epoch, accepted_version, moves, {last_seq} FROM store"
 _LAST_SEQ = "coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'events'), 0)"
 
 
-def move_store(config: MasterConfig, *, to_database: bool) -> Mapping[str, Contents]:
-    """Move the store to the database of the configuration, or from there to the file; what each table holds.
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """What was moved."""
+
+    tables: Mapping[str, Contents]
+    """What each table held."""
+    unsealed: int = 0
+    """Rows that no master had sealed: keys that are rejected now, join tokens and pre-accepted keys that are gone."""
+
+
+def move_store(config: MasterConfig, *, to_database: bool) -> Moved:
+    """Move the store to the database of the configuration, or from there to the file.
 
     The master must not run. The process becomes the master's user. Raises SaltliteError; nothing has moved then.
     """
@@ -39,8 +50,8 @@ def move_store(config: MasterConfig, *, to_database: bool) -> Mapping[str, Conte
         database = postgres.open_to_move(config.database)
         try:
             if not to_database:
-                return _to_file(paths.store, database)
-            return _to_database(paths.store, database, seal_key)
+                return _to_file(paths.store, database, seal_key)
+            return Moved(_to_database(paths.store, database, seal_key))
         finally:
             database.close()
     finally:
@@ -66,7 +77,7 @@ def _to_database(path: str, database: Any, seal_key: bytes | None) -> Mapping[st
     return copied
 
 
-def _to_file(path: str, database: Any) -> Mapping[str, Contents]:
+def _to_file(path: str, database: Any, seal_key: bytes | None) -> Moved:
     if os.path.exists(path):
         raise UsageError(f"{path} exists: move it away, as it would be replaced")
     new = path + ".new"
@@ -77,6 +88,10 @@ def _to_file(path: str, database: Any) -> Mapping[str, Contents]:
             source, values = database.give()
             file.run("BEGIN IMMEDIATE")
             copied = copy(source, file, _columns(file), _same)
+            # The file has no seals, so all that is in it lets minions in.
+            unsealed = database.unsealed(seal_key) if seal_key is not None else []
+            for sql, parameters in unsealed:
+                file.run(sql, parameters)
             file.run("UPDATE store SET id = ?, epoch = ?, accepted_version = ?, moves = ?", values[:4])
             file.run("DELETE FROM sqlite_sequence WHERE name = 'events'")
             file.run("INSERT INTO sqlite_sequence (name, seq) VALUES ('events', ?)", values[4:])
@@ -85,7 +100,7 @@ def _to_file(path: str, database: Any) -> Mapping[str, Contents]:
             file.close()
         _rename(new, path)
     database.leave()
-    return copied
+    return Moved(copied, len(unsealed))
 
 
 def _columns(file: SqliteConnection) -> dict[str, list[str]]:

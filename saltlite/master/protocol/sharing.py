@@ -31,7 +31,8 @@ class Issuers:
 
     def __init__(self, own: bytes) -> None:
         self._own = own
-        self._others: dict[bytes, bytes] = {}
+        self._others: dict[bytes, bytes] | None = None
+        """By job key; None until they are known."""
         self._known: OrderedDict[str, bytes] = OrderedDict()
 
     def others_are(self, certificates: Iterable[bytes]) -> None:
@@ -42,20 +43,29 @@ class Issuers:
             self._known.clear()
 
     def named(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
-        """The deliveries, each with the certificate of the other master that signed it, if another one did."""
-        found = list(deliveries)
-        for delivery in found if self._others else ():
-            delivery.certificate = self._of(delivery)
+        """The deliveries, each with the certificate of the other master that signed it, if another one did. Without
+        those of unknown masters: minions would refuse them for good, and such a master may come back."""
+        if self._others is None:
+            return list(deliveries)
+        found = []
+        for delivery in deliveries:
+            certificate = self._of(delivery, self._others)
+            if certificate is not None:
+                delivery.certificate = certificate
+                found.append(delivery)
         return found
 
-    def _of(self, delivery: Delivery) -> bytes:
+    def _of(self, delivery: Delivery, others: dict[bytes, bytes]) -> bytes | None:
+        """The certificate of the other master that signed it, b"" if this one did; None for an unknown one."""
         jid = delivery.jid[:JID_DIGITS]
         found = self._known.get(jid)
         if found is None:
             own = MasterCertificate.decode(self._own).job_public
-            signed = (key for key in (own, *self._others) if is_signed(key, delivery.body, delivery.signature))
-            signer = next(signed, own)
-            found = self._known[jid] = self._others.get(signer, b"")
+            signed = (key for key in (own, *others) if is_signed(key, delivery.body, delivery.signature))
+            signer = next(signed, None)
+            if signer is None:
+                return None
+            found = self._known[jid] = others.get(signer, b"")
             if len(self._known) > ISSUERS_KEPT:
                 self._known.popitem(last=False)
         return found

@@ -192,6 +192,14 @@ class TrustedKeys:
         return body, signer
 
 
+def is_job_of(issuer: bytes, delivery: ReceivedPart) -> bool:
+    """Whether that issuer signed the delivered job for this jid. The key may have expired: this lets no job run."""
+    try:
+        return _signed(issuer, delivery) and decode_body(delivery.body).jid == split_part(delivery.jid)[0]
+    except RemoteProtocolError:
+        return False
+
+
 def body_of(job: RecoveredJob) -> JobBody | None:
     """The recorded body, None if it was not kept or cannot be read."""
     try:
@@ -364,7 +372,7 @@ class JobMachine:
         """Handle a delivery, which may be a repeated one."""
         entry = self._entries.get(delivery.jid)
         if entry is not None:
-            self._received_again(entry)
+            self._received_again(entry, delivery)
             return
         try:
             body, issuer = self._keys.check(delivery, self._clock.wall())
@@ -610,11 +618,15 @@ class JobMachine:
             self._entries.pop(oldest, None)
         self._tell(jid, state, reason)
 
-    def _received_again(self, entry: JobEntry) -> None:
+    def _received_again(self, entry: JobEntry, delivery: ReceivedPart) -> None:
         if not self._offers.knows(entry.issuer):
-            # Two masters made the same jid in the same microsecond. The state of one is unrelated to the other.
-            self._tell(entry.jid, TargetState.REFUSED, "another master gave this job id to another job: publish again")
-            return
+            if not is_job_of(entry.issuer, delivery):
+                # Two masters made the same jid in the same microsecond. The state of one is unrelated to the other.
+                reason = "another master gave this job id to another job: publish again"
+                self._tell(entry.jid, TargetState.REFUSED, reason)
+                return
+            # It has the job from a store that it shares with the issuer, whose certificate may be an old one by now.
+            self._offers.issuers |= {entry.issuer}
         if entry.step is JournalStep.DONE and self._segments.any_offered(entry.jid):
             # Its result is in flight, but the answer must be immediate: until then this job has a place in the master's
             # window, and jobs behind it wait.

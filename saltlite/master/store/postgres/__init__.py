@@ -271,6 +271,10 @@ class MovingStore:
         self._store.seals = Seals(seal_key)
         self._store.seal_rows()
 
+    def unsealed(self, seal_key: bytes) -> list[tuple[str, tuple[str, ...]]]:
+        """As `Seals.unsealed`, with this key."""
+        return Seals(seal_key).unsealed(self._side)
+
     def leave(self) -> None:
         """Note that the store is elsewhere now: no master starts on what is left here."""
         self._side.run("UPDATE store SET format = ?", (MOVED_AWAY,))

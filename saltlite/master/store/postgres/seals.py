@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from saltlite.errors import StoreError
 from saltlite.master.store.ports import TokenRecord
-from saltlite.master.store.reader import ChangingQueries, select
+from saltlite.master.store.reader import ChangingQueries, Queries, select
 from saltlite.master.store.rows import KEY_COLUMNS, TOKEN_COLUMNS, key_of
 from saltlite.model.keys import KeyRecord, KeyState
 
@@ -24,6 +24,9 @@ SEALED_PREACCEPTS = select(("id", "fingerprint", "seal"), "preaccepts")
 SET_KEY_SEAL = "UPDATE keys SET seal = ? WHERE fingerprint = ?"
 SET_TOKEN_SEAL = "UPDATE tokens SET seal = ? WHERE token_id = ?"  # noqa: S105 - no password
 SET_PREACCEPT_SEAL = "UPDATE preaccepts SET seal = ? WHERE id = ?"
+_REJECT_KEY = "UPDATE keys SET state = ?, how = ? WHERE fingerprint = ?"
+_DELETE_TOKEN = "DELETE FROM tokens WHERE token_id = ?"  # noqa: S105 - no password
+_DELETE_PREACCEPT = "DELETE FROM preaccepts WHERE id = ?"
 
 
 class Seals:
@@ -31,6 +34,11 @@ class Seals:
 
     def __init__(self, key: bytes | None) -> None:
         self._key = key
+
+    @property
+    def is_used(self) -> bool:
+        """Whether rows get a seal."""
+        return self._key is not None
 
     def of_key(self, record: KeyRecord) -> str:
         return self._of("key", record.id, record.fingerprint, record.public.hex(), record.state, str(record.epoch))
@@ -72,6 +80,22 @@ class Seals:
             changes.append((SET_PREACCEPT_SEAL, (self._taken(seal, expected, where), minion)))
         for sql, values in changes:
             queries.run(sql, values)
+
+    def unsealed(self, queries: Queries) -> list[tuple[str, tuple[str, ...]]]:
+        """For each row with another seal, the statement that makes it what it counts as, in a store without seals."""
+        changes: list[tuple[str, tuple[str, ...]]] = []
+        for row in queries.rows(SEALED_KEYS):
+            record = key_of(row[:-1])
+            if self.checked(record, row[-1]).state is not record.state:
+                changes.append((_REJECT_KEY, (str(KeyState.REJECTED), UNSEALED, record.fingerprint)))
+        for row in queries.rows(SEALED_TOKENS):
+            token = TokenRecord(*row[:-1])
+            if not self.holds(row[-1], self.of_token(token)):
+                changes.append((_DELETE_TOKEN, (token.token_id,)))
+        for minion, fingerprint, seal in queries.rows(SEALED_PREACCEPTS):
+            if not self.holds(seal, self.of_preaccept(minion, fingerprint)):
+                changes.append((_DELETE_PREACCEPT, (minion,)))
+        return changes
 
     def _taken(self, seal: str, expected: str, where: str) -> str:
         if seal not in ("", expected):

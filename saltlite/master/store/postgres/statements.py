@@ -395,15 +395,18 @@ class PostgresWriter(SqlWriter, PostgresReader):
 
     def put_key(self, record: KeyRecord) -> None:
         super().put_key(record)
-        self._transaction.later(SET_KEY_SEAL, (self.seals.of_key(record), record.fingerprint))
+        if self.seals.is_used:
+            self._transaction.later(SET_KEY_SEAL, (self.seals.of_key(record), record.fingerprint))
 
     def put_token(self, token: TokenRecord) -> None:
         super().put_token(token)
-        self._transaction.later(SET_TOKEN_SEAL, (self.seals.of_token(token), token.token_id))
+        if self.seals.is_used:
+            self._transaction.later(SET_TOKEN_SEAL, (self.seals.of_token(token), token.token_id))
 
     def put_preaccept(self, minion: MinionId, fingerprint: Fingerprint, by: str) -> None:
         super().put_preaccept(minion, fingerprint, by)
-        self._transaction.later(SET_PREACCEPT_SEAL, (self.seals.of_preaccept(minion, fingerprint), minion))
+        if self.seals.is_used:
+            self._transaction.later(SET_PREACCEPT_SEAL, (self.seals.of_preaccept(minion, fingerprint), minion))
 
     def delete_master(self, name: str) -> bool:
         """As SharedWriter.delete_master."""
