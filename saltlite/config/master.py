@@ -38,6 +38,8 @@ from saltlite.wire.limits import HANDSHAKES_PER_S_PER_ADDRESS, MASTER_WEIGHT, MA
 _RULES = "users (or group%) to lists of functions, targets with functions, and rights such as @jobs"
 
 
+COMMAND_PILLARS = frozenset({"cmd_json", "cmd_yaml", "cmd_yamlex"})
+"""External pillars whose argument is a command; the last is Salt's."""
 _PASSWORD = re.compile(r"\bpassword\s*=|://[^/@]*:[^/@]*@", re.IGNORECASE)
 
 
@@ -67,6 +69,17 @@ def read_external(written: Any) -> tuple[ExternalPillar, ...]:
     if not isinstance(written, list) or not all(isinstance(one, dict) and len(one) == 1 for one in written):
         raise UsageError("ext_pillar is a list of maps from one plug-in to its arguments, as in [{cmd_yaml: 'cat x'}]")
     return tuple(ExternalPillar(str(name), arguments) for one in written for name, arguments in one.items())
+
+
+class OnDemandPillars(Texts):
+    """Names of external pillars, but not of those that run a command: minions choose the arguments."""
+
+    def read(self, written: Written) -> list[str]:
+        names = super().read(written)
+        for name in names:
+            if name in COMMAND_PILLARS:
+                raise MisfitError(written, f"{name} would let every minion run commands on the master")
+        return names
 
 
 class ExternalAuth(AnyMap):
@@ -209,8 +222,9 @@ class MasterConfig:
     )
     on_demand_ext_pillar: list[str] = option(
         [],
-        "Plug-ins that minions may have run with arguments of their own (pillar.ext).",
-        Texts(),
+        "Plug-ins that minions may have run (pillar.ext). The minion chooses all arguments: list only plug-ins of your "
+        "own that check them.",
+        OnDemandPillars(),
     )
     pillar_dirs: list[str] = option(
         [],

@@ -58,6 +58,8 @@ class ExternalPillars:
             except SaltliteError as error:
                 mistakes.append(f"Failed to load ext_pillar {one.name}: {error}")
                 continue
+            except MemoryError:
+                raise  # The limit is that of the whole pillar: the minion keeps the one that it has.
             except Exception as error:  # supervision point: a plug-in may raise anything, and the others run
                 # Its text may have a password of a database; the log is the operator's.
                 log.error("ext_pillar %s failed for %s: %s", one.name, minion, error, exc_info=True)  # noqa: G201 - one entry

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.support.fleet import BIN, Fleet, wait_until
+from tests.support.modules import write
 
 pytestmark = pytest.mark.e2e
 
@@ -19,11 +20,13 @@ pytestmark = pytest.mark.e2e
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     fleet = Fleet(tmp_path_factory.mktemp("automation"))
+    write(fleet.folder / "pillars", {"more": "def ext_pillar(minion_id, pillar, word): return {word: minion_id}"})
     try:
         fleet.start_master(
             peer={"web.*": [{"db1": ["test.*", "publish.publish"]}]},
             ext_pillar=[{"cmd_json": 'echo \'{"of": "%s"}\''}],
-            on_demand_ext_pillar=["cmd_yaml"],
+            on_demand_ext_pillar=["more"],
+            pillar_dirs=[str(fleet.folder / "pillars")],
             peer_run={"web.*": ["manage.up", "salt.execute"]},
         )
         secret = [{"mine_function": "test.echo"}, "of web1", {"allow_tgt": "web*"}]
@@ -100,8 +103,8 @@ def test_the_pillar_has_what_external_pillars_add(fleet: Fleet) -> None:
     assert said == {"web1": {"of": "web1"}, "db1": {"of": "db1"}}
     assert fleet.cli("-I", "of:web1", "test.ping", "--out", "json").json() == {"web1": True}
     assert fleet.cli("runner", "pillar.show_pillar", "db1", "--out", "json").json() == {"of": "db1"}
-    more = fleet.cli("web1", "pillar.ext", "{cmd_yaml: 'echo more: %s'}", "--out", "json").json()
-    assert more == {"web1": {"of": "web1", "more": "web1"}}
+    more = fleet.cli("web1", "pillar.ext", "{more: further}", "--out", "json").json()
+    assert more == {"web1": {"of": "web1", "further": "web1"}}
     refused = fleet.cli("web1", "pillar.ext", "{cmd_json: id}")
     assert (refused.code, "not in on_demand_ext_pillar" in refused.out) == (4, True)
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +20,14 @@ from saltlite.errors import RefusedError
 from saltlite.hooks import Firing, read_hooks
 from saltlite.master.processes import runners as starting
 from saltlite.master.processes.hooks import WAITING_MAX, HookRunners, run_of_hook
-from saltlite.master.processes.runners import AT_ONCE_MAX, FAILED, MESSAGE_MAX, Starter
+from saltlite.master.processes.runners import (
+    AT_ONCE_MAX,
+    AT_ONCE_OF_A_MINION,
+    FAILED,
+    MESSAGE_MAX,
+    RunnerStart,
+    Starter,
+)
 from saltlite.platform.reactor import Reactor
 from saltlite.wire.framing import pack, unpack
 from tests.support.fleet import ME, alive, wait_until
@@ -30,11 +40,16 @@ def firing(*args: object) -> Firing:
     return Firing("a.b", list(args), {}, None, "glob")
 
 
+def run_of_minion(message: Mapping[str, Any]) -> RunnerStart:
+    return RunnerStart(f"minion:{message['minion']}", ME, "a.b", message["args"], {}, message["jid"], "minion")
+
+
 @contextmanager
-def starter() -> Iterator[socket.socket]:
-    """A starter in a thread of this process; the way to it."""
+def starter(run_of: Callable[[Mapping[str, Any]], RunnerStart] | None = None) -> Iterator[socket.socket]:
+    """A starter in a thread of this process, for hooks or what else `run_of` makes runners of; the way to it."""
     ours, theirs = socket.socketpair()
-    serving = threading.Thread(target=Starter("/nowhere", partial(run_of_hook, {"h": HOOKS[0]})).serve, args=(theirs,))
+    one = Starter("/nowhere", run_of or partial(run_of_hook, {"h": HOOKS[0]}), has_value=run_of is not None)
+    serving = threading.Thread(target=one.serve, args=(theirs,))
     serving.start()
     ours.settimeout(30.0)
     try:
@@ -53,12 +68,12 @@ def send(sock: socket.socket, **message: object) -> None:
 
 def answers(sock: socket.socket, count: int) -> dict[int, int]:
     """number -> retcode of the next answers."""
-    found = {}
-    for _ in range(count):
-        (size,) = struct.unpack(">I", sock.recv(4, socket.MSG_WAITALL))
-        said = unpack(sock.recv(size, socket.MSG_WAITALL))
-        found[said["n"]] = said["retcode"]
-    return found
+    return {said["n"]: said["retcode"] for said in (one_answer(sock) for _ in range(count))}
+
+
+def one_answer(sock: socket.socket) -> dict[str, Any]:
+    (size,) = struct.unpack(">I", sock.recv(4, socket.MSG_WAITALL))
+    return unpack(sock.recv(size, socket.MSG_WAITALL))
 
 
 @pytest.fixture
@@ -77,6 +92,31 @@ def test_so_many_runners_of_hooks_run_at_once_and_the_others_behind_them(tmp_pat
         (tmp_path / "go").touch()
         assert answers(sock, AT_ONCE_MAX + 2) == dict.fromkeys(range(AT_ONCE_MAX + 2), 0)
     assert not (tmp_path / f"peak-{AT_ONCE_MAX + 1}").exists()
+
+
+@pytest.mark.usefixtures("slow")
+def test_so_many_runners_of_one_minion_run_at_once_and_one_without_a_turn_is_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(starting, "TURN_S", 0.5)
+    with starter(run_of_minion) as sock:
+        for number in range(AT_ONCE_OF_A_MINION + 1):
+            send(sock, n=number, minion="web1", args=[str(tmp_path)])
+        said = one_answer(sock)
+        assert (said["retcode"], b"had no turn within 0.5 s and was not run" in said["value"]) == (FAILED, True)
+        send(sock, n=9, minion="web2", args=[str(tmp_path)])
+        wait_until((tmp_path / f"peak-{AT_ONCE_OF_A_MINION + 1}").exists, "another minion has a turn")
+        (killed, *_) = tmp_path.glob("running-*")
+        os.killpg(int(killed.name.rpartition("-")[2]), signal.SIGKILL)
+        said = one_answer(sock)
+        assert (said["retcode"], b"ended without a result (return code -9); what it did" in said["value"]) == (
+            FAILED,
+            True,
+        )
+        monkeypatch.setattr(starting, "TURN_S", 60.0)
+        send(sock, n=10, minion="web1", args=[str(tmp_path)])
+        (tmp_path / "go").touch()
+        assert list(answers(sock, AT_ONCE_OF_A_MINION + 1).values()) == [0] * (AT_ONCE_OF_A_MINION + 1)
 
 
 @pytest.mark.usefixtures("slow")

@@ -527,6 +527,13 @@ def test_a_password_in_the_address_of_the_database_is_refused_and_not_repeated(t
     assert "secret" not in line
 
 
+@pytest.mark.parametrize("name", ["cmd_yaml", "cmd_json", "cmd_yamlex"])
+def test_no_minion_chooses_commands_of_the_master(tmp_path: Path, name: str) -> None:
+    (line,) = master_error(tmp_path, f"on_demand_ext_pillar: [inventory, {name}]")
+    sentence = f"{name} would let every minion run commands on the master"
+    assert line.startswith(f"master:1:23: 'on_demand_ext_pillar': {sentence}")
+
+
 def test_a_file_of_passwords_in_the_address_of_the_database_is_none(tmp_path: Path) -> None:
     dsn = "host=db1,db2 dbname=saltlite user=saltlite passfile=/etc/saltlite/database.pass"
     (tmp_path / "master").write_text(f'database: "{dsn}"')

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from saltlite.auth.acl import PEER, Blacklist, Call, Granted, read_peer_runs, read_peers
+from saltlite.auth.acl import PEER, Blacklist, Granted, read_peer_runs, read_peers
 from saltlite.config.master import MasterConfig
-from saltlite.errors import CommandExecutionError, SaltInvocationError, UsageError
+from saltlite.errors import CommandExecutionError, RefusedError, SaltInvocationError, UsageError
 from saltlite.limits import HeldContents
 from saltlite.master.handlers import peers
 from saltlite.master.handlers.documents import answer
+from saltlite.master.processes import runners
 from saltlite.master.processes.context import ANSWER_IDLE_S, ANSWERS_OF_A_MINION, PEER_JOB_EVERY_S, PEER_JOBS_AT_ONCE
-from saltlite.master.processes.runners import PeerRun
+from saltlite.master.processes.runners import RUNS_KEPT_S, RUNS_OF_A_MINION, PeerRuns, RunsOfMinions
 from saltlite.minion.jobs.rpc_client import MasterRequests
 from saltlite.model.ids import MinionId, RequestId
 from saltlite.model.job import BY_RUNNER, Return, TargetState
 from saltlite.model.keys import KeyState
+from saltlite.plugins.modules import publish
 from saltlite.wire.codec import encode_document
 from saltlite.wire.limits import CHUNK
 from saltlite.wire.messages import Message
@@ -224,32 +227,16 @@ def test_a_request_that_is_too_large_is_not_sent(site: Site) -> None:
 RUNS = {"web.*": ["manage.up", {"jobs.list_job": {"args": ["[0-9]+"]}}]}
 
 
-class Runners:
-    """What starts runners, in memory. `ended` holds what tells of their ends."""
+class Runners(PeerRuns):
+    """Runners of an MWorker without the process that starts them. `ended` holds what tells of their ends."""
 
     def __init__(self, site: Site) -> None:
-        self.site = site
-        self.runs: dict[tuple[str, str], PeerRun] = {}
+        super().__init__(SimpleNamespace(now=site.clock.monotonic), "", 0)  # type: ignore[arg-type]  # its clock alone
+        self._process = SimpleNamespace(ask=self._ask)  # type: ignore[assignment]  # a twin
         self.ended: list[Any] = []
 
-    def get(self, minion: str, request_id: str, _now: float) -> PeerRun | None:
-        return self.runs.get((minion, request_id))
-
-    def drop(self, minion: str, request_id: str) -> None:
-        del self.runs[minion, request_id]
-
-    def has_room(self, minion: str) -> bool:
-        return len([1 for whose, _ in self.runs if whose == minion]) < 2
-
-    def start(self, minion: str, request_id: str, call: Call, jid: str, ended: Any) -> PeerRun:
-        run = self.runs[minion, request_id] = PeerRun()
-
-        def end(retcode: int, value: str) -> None:
-            run.ended_at, run.retcode, run.value = 1.0, retcode, value.encode()
-            ended(retcode)
-
-        self.ended.append(end)
-        return run
+    def _ask(self, _message: Any, _within_s: float, done: Any) -> None:
+        self.ended.append(lambda retcode, value: done({"retcode": retcode, "value": value.encode()}))
 
 
 @pytest.fixture
@@ -257,21 +244,26 @@ def running(site: Site) -> Runners:
     site.master.config = replace(
         site.master.config, granted=Granted(peer_run=read_peer_runs(RUNS), blacklist=Blacklist(users=("web9",)))
     )
-    runners = site.master.peer_runs = Runners(site)  # type: ignore[assignment]  # a twin
-    return runners
+    site.clock.advance(100)
+    running = site.master.peer_runs = Runners(site)
+    return running
 
 
-def run(site: Site, minion: str, fun: str = "manage.up", *args: Any, number: int = 1, jid: str = "") -> dict[str, Any]:
-    fields = {"request_id": f"{number:032x}", "fun": fun, "args": list(args), "kwargs": {}}
+def run(
+    site: Site, minion: str, fun: str = "manage.up", *args: Any, number: int = 1, jid: str = "", **more: Any
+) -> dict[str, Any]:
+    fields = {"request_id": f"{number:032x}", "fun": fun, "args": list(args), "kwargs": {}, **more}
     return site.client(minion, jid).ask("run", fields)
 
 
-def test_a_minion_runs_a_runner_and_gets_its_return_once(site: Site, running: Runners) -> None:
+def test_a_minion_runs_a_runner_once_and_gets_its_return_again_after_a_lost_answer(
+    site: Site, running: Runners
+) -> None:
     assert run(site, "web1") == {"done": False} == run(site, "web1")
     (end,) = running.ended
     end(0, '["db1"]')
-    assert run(site, "web1") == {"done": True, "value": ["db1"], "retcode": 0}
-    assert running.runs == {}
+    for _ in range(2):
+        assert run(site, "web1", begun=True) == {"done": True, "value": ["db1"], "retcode": 0}
     new, ret = site.store.events(0, 100)
     assert (new.tag.split("/")[1::2], ret.tag.split("/")[1::2]) == (["run", "new"], ["run", "ret"])
     assert (new.data, ret.data["success"]) == ({"fun": "manage.up", "user": "minion:web1"}, True)
@@ -308,16 +300,78 @@ def test_a_job_of_a_minion_or_a_runner_runs_no_runner(site: Site, running: Runne
     assert running.ended == []
 
 
+def test_a_runner_that_has_begun_is_not_started_by_a_master_that_does_not_know_it(site: Site, running: Runners) -> None:
+    assert run(site, "web1") == {"done": False}
+    site.master.peer_runs = Runners(site)
+    with pytest.raises(CommandExecutionError, match="lost sight of the runner"):
+        run(site, "web1", begun=True)
+    running.ended[0](0, "1")
+    site.master.peer_runs = running
+    site.clock.advance(RUNS_KEPT_S + 1)
+    with pytest.raises(CommandExecutionError, match="is not run again"):
+        run(site, "web1", begun=True)
+    assert len(running.ended) == 1
+
+
 def test_a_minion_waits_with_a_further_runner_while_too_many_of_its_own_run(site: Site, running: Runners) -> None:
-    for number in (1, 2):
+    for number in range(RUNS_OF_A_MINION):
         assert run(site, "web1", number=number) == {"done": False}
-    data = encode_document({"request_id": f"{3:032x}", "by": "", "fun": "manage.up", "args": [], "kwargs": {}})
-    message = {"t": "ask", "n": 1, "what": "run", "data": data, "sha256": b"", "offset": 0, "nonce": b""}
-    assert site.asked("web1", message)["state"] == "busy"
-    assert site.asked("web2", message)["state"] == "ok"
+    assert run(site, "web1", number=RUNS_OF_A_MINION) == {"done": False, "waits": True}
+    assert run(site, "web2", number=RUNS_OF_A_MINION) == {"done": False}
     running.ended[0](1, '"no"')
-    assert run(site, "web1", number=1) == {"done": True, "value": "no", "retcode": 1}
-    assert site.asked("web1", message)["state"] == "ok"
+    assert run(site, "web1", number=RUNS_OF_A_MINION) == {"done": False}
+    assert run(site, "web1", number=0) == {"done": True, "value": "no", "retcode": 1}
+
+
+def test_the_return_that_was_kept_for_the_longest_makes_room(
+    site: Site, running: Runners, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runners, "RUNS_MAX", 3)
+    for number in range(3):
+        assert run(site, "web1", number=number) == {"done": False}
+    assert run(site, "web2") == {"done": False, "waits": True}
+    for number in (2, 1):
+        site.clock.advance(1)
+        running.ended[number](0, str(number))
+    assert run(site, "web2") == {"done": False}
+    assert run(site, "web1", number=0, begun=True) == {"done": False}
+    assert run(site, "web1", number=1, begun=True)["value"] == 1
+    with pytest.raises(CommandExecutionError, match="lost sight"):
+        run(site, "web1", number=2, begun=True)
+
+
+@pytest.mark.parametrize(
+    ("waits", "reason", "begun"),
+    [(True, "was not run: too many others ran for 0.5 s", [False, False]), (False, "has not returned", [False, True])],
+)
+def test_publish_runner_ends_at_its_timeout_whether_the_runner_has_begun_or_waits(
+    monkeypatch: pytest.MonkeyPatch, waits: bool, reason: str, begun: list[bool]
+) -> None:
+    asked: list[bool] = []
+
+    def ask(_what: str, fields: dict[str, Any]) -> dict[str, Any]:
+        asked.append("begun" in fields)
+        return {"done": False, "waits": True} if waits else {"done": False}
+
+    monkeypatch.setattr(publish, "__master__", SimpleNamespace(ask=ask), raising=False)
+    monkeypatch.setattr(publish, "_words", lambda _arg: ([], {}))
+    monkeypatch.setattr(publish, "_LOOK_S", 0.6)
+    with pytest.raises(CommandExecutionError, match=reason):
+        publish.runner("manage.up", timeout=0.5)
+    assert asked == begun
+
+
+def test_the_starter_begins_a_request_once_whichever_mworker_repeats_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runners, "REQUESTS_KNOWN", 1)
+    run_of = RunsOfMinions(Granted(peer_run=read_peer_runs(RUNS)), "root")
+    message = {"minion": "web1", "request_id": "a", "fun": "manage.up", "args": [], "kwargs": {}, "jid": "1"}
+    assert run_of(message).by == "minion:web1"
+    with pytest.raises(RefusedError, match="lost sight"):
+        run_of(message)
+    with pytest.raises(RefusedError, match="no rule"):
+        run_of({**message, "fun": "manage.down"})
+    assert run_of({**message, "minion": "web2"}).by == "minion:web2"
+    assert run_of(message).by == "minion:web1"  # only the newest requests are known
 
 
 @pytest.mark.parametrize("rules", [{"web1": ["@runner"]}, {"web1": [{"db1": ["manage.up"]}]}, {"web1": "manage.up"}])

@@ -91,6 +91,13 @@ def test_one_that_fails_costs_its_own_data_only_and_tells_no_secret(
     assert (found["a"], found["given"][0]) == (1, "web1")
 
 
+@pytest.mark.parametrize("first", [False, True])
+def test_one_that_takes_too_much_memory_ends_the_evaluation(tmp_path: Path, first: bool) -> None:
+    write(tmp_path, {"fat": "def ext_pillar(m, p): raise MemoryError"})
+    with pytest.raises(MemoryError):
+        made_by(pillars(tmp_path, {"fat": []}, first=first))
+
+
 def test_a_plugin_that_changes_is_loaded_again(tmp_path: Path) -> None:
     external = pillars(tmp_path, {"new": []})
     assert "there is no such file" in made_by(external)[ERRORS][0]

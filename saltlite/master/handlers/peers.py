@@ -92,11 +92,12 @@ def returns_for(master: Master, minion: MinionId, fields: Mapping[str, Any]) -> 
     }
 
 
-def run_for(master: Master, minion: MinionId, fields: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def run_for(master: Master, minion: MinionId, fields: Mapping[str, Any]) -> Mapping[str, Any]:
     """Run a runner for a minion. Takes `request_id`, `by`, the job that asks ("" for none), `fun`, `args` and `kwargs`.
 
-    The first request starts it; the same one is repeated until it answers `done`. Then there are `value` and `retcode`,
-    once.
+    The same request is repeated until it answers `done`, with `value` and `retcode`. An answer with `waits` says that
+    the runner has not begun, for there are too many. After any other the minion adds `begun`, and the request starts
+    nothing any more: this MWorker may not be the one that has started the runner.
     """
     request_id, by, fun = parse_request_id(_text(fields, "request_id")), _text(fields, "by"), _text(fields, "fun")
     call, who, now = (
@@ -107,6 +108,10 @@ def run_for(master: Master, minion: MinionId, fields: Mapping[str, Any]) -> Mapp
     runs = master.peer_runs
     run = None if runs is None else runs.get(minion, request_id, now)
     if runs is None or run is None:
+        if fields.get("begun") is True:
+            from saltlite.master.processes.runners import lost_sight  # noqa: PLC0415 - most masters run none for minions
+
+            raise RefusedError(lost_sight(fun))
         try:
             authorize_peer_run(who, call, master.config.granted)
             _refuse_runner(master, by)
@@ -115,7 +120,7 @@ def run_for(master: Master, minion: MinionId, fields: Mapping[str, Any]) -> Mapp
                 master.audit.refused(str(who), "runner", str(error), {"fun": fun})
             raise
         if runs is None or not runs.has_room(minion) or master.peer_jobs.take(minion, now):
-            return None
+            return {"done": False, "waits": True}
         jid = jid_at(int(master.clock.wall() * 1e6))
         master.record(who, "runner", {"jid": jid, "fun": fun})
         about = {"fun": fun, "user": who.label}
@@ -132,7 +137,6 @@ def run_for(master: Master, minion: MinionId, fields: Mapping[str, Any]) -> Mapp
         run = runs.start(minion, request_id, call, jid, ended)
     if not run.ended_at:
         return {"done": False}
-    runs.drop(minion, request_id)
     return {"done": True, "value": json.loads(run.value), "retcode": run.retcode}
 
 

@@ -17,7 +17,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
@@ -34,9 +34,15 @@ from saltlite.wire.framing import IpcMessage, framed, pack, read_frame, unpack
 log = logging.getLogger(__name__)
 
 AT_ONCE_MAX = 4
-"""Concurrent runners of one starter."""
+"""Concurrent runners of one starter ..."""
+AT_ONCE_OF_A_MINION = 2
+"""... and those of one minion, so that others have a turn."""
+TURN_S = 600.0
+"""Seconds that a runner of a minion waits for its turn."""
 RUN_S = 600.0
 """Seconds until a runner is killed."""
+ANSWER_S = TURN_S + RUN_S + 60.0
+"""Seconds that an MWorker waits for a runner: none runs after that."""
 MESSAGE_MAX = 1024 * 1024
 """Bytes of one message to or from a starter, which stops reading after a larger one."""
 VALUE_MAX = MESSAGE_MAX - 4096
@@ -72,7 +78,9 @@ class Starter:
         self._config_dir = config_dir
         self._run_of = run_of
         self._has_value = has_value
-        self._turns = threading.Semaphore(AT_ONCE_MAX)
+        self._turns = threading.Condition()
+        self._running: Counter[str] = Counter()
+        """Runners that run, by minion; those of hooks are under ""."""
 
     def serve(self, sock: socket.socket) -> None:
         """Run what the process at the other end asks for, until it has ended."""
@@ -81,8 +89,18 @@ class Starter:
             threading.Thread(target=self._one, args=(sock, sending, unpack(data)), daemon=True).start()
 
     def _one(self, sock: socket.socket, sending: threading.Lock, message: dict[str, Any]) -> None:
-        with self._turns:
-            found = self._found(message)
+        whose = str(message.get("minion", ""))
+        if self._takes_turn(whose):
+            try:
+                found = self._found(message)
+            finally:
+                with self._turns:
+                    self._running -= Counter((whose,))
+                    self._turns.notify_all()
+        else:
+            reason = f"the runner {message.get('fun')} had no turn within {TURN_S:g} s and was not run"
+            log.error("minion %s: %s", whose, reason)
+            found = {"value": reason, "retcode": FAILED}
         answer: IpcMessage = {"n": message["n"], "retcode": found["retcode"]}
         if self._has_value:
             value = json.dumps(found["value"]).encode()
@@ -93,12 +111,26 @@ class Starter:
         with sending, suppress(OSError):
             sock.sendall(framed(pack(answer)))
 
+    def _takes_turn(self, whose: str) -> bool:
+        """Wait for a turn, for TURN_S if it is of a minion; whether there is one."""
+
+        def is_free() -> bool:
+            if whose and self._running[whose] >= AT_ONCE_OF_A_MINION:
+                return False
+            return self._running.total() < AT_ONCE_MAX
+
+        with self._turns:
+            has_turn = self._turns.wait_for(is_free, TURN_S if whose else None)
+            if has_turn:
+                self._running[whose] += 1
+        return has_turn
+
     def _found(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """`value` and `retcode`."""
         try:
             run = self._run_of(message)
         except (RefusedError, KeyError) as error:
-            log.error("a runner was asked for that the configuration does not grant: %s", error)  # noqa: TRY400 - a sentence
+            log.error("a runner is refused: %s", error)  # noqa: TRY400 - a sentence
             return {"value": str(error), "retcode": FAILED}
         try:
             return self._run(run)
@@ -137,7 +169,12 @@ class Starter:
                     os.killpg(process.pid, signal.SIGKILL)
         if err:
             log.warning("the runner of %s wrote: %s", run.what, err.decode("utf-8", "backslashreplace")[-1000:])
-        found = json.loads(out)
+        try:
+            found = json.loads(out)
+        except ValueError:
+            reason = f"ended without a result (return code {process.returncode}); what it did stays done"
+            log.error("the runner %s of %s %s", run.fun, run.what, reason)  # noqa: TRY400 - a sentence
+            return {"value": f"the runner {run.fun} {reason}", "retcode": FAILED}
         if found["retcode"]:
             log.warning("the runner of %s failed: %s", run.what, str(found["value"])[:1000])
         return {"value": found["value"], "retcode": int(found["retcode"])}
@@ -160,13 +197,7 @@ def _identity(user: str) -> dict[str, Any]:
 def serve_peer_runs(listener: socket.socket, mworker_uid: int, granted: Granted, user: str, config_dir: str) -> None:
     """Run what MWorkers ask for minions, as `user`, for ever. Only processes of `mworker_uid` are served."""
 
-    def run_of(message: Mapping[str, Any]) -> RunnerStart:
-        principal = external(PEER, message["minion"], ())
-        fun, args, kwargs = message["fun"], message["args"], message["kwargs"]
-        authorize_peer_run(principal, Call(fun, args, kwargs), granted)
-        return RunnerStart(str(principal), user, fun, args, kwargs, message["jid"], principal.label)
-
-    starter = Starter(config_dir, run_of, has_value=True)
+    starter = Starter(config_dir, RunsOfMinions(granted, user), has_value=True)
     listener.setblocking(True)
     while True:
         sock, _address = listener.accept()
@@ -176,12 +207,49 @@ def serve_peer_runs(listener: socket.socket, mworker_uid: int, granted: Granted,
         threading.Thread(target=starter.serve, args=(sock,), daemon=True).start()
 
 
+REQUESTS_KNOWN = 10_000
+"""Requests of minions that are known as begun, the newest."""
+
+
+class RunsOfMinions:
+    """Makes a runner of each request of an MWorker, once: a minion repeats its request when the answer was lost, and
+    then another MWorker may have it."""
+
+    def __init__(self, granted: Granted, user: str) -> None:
+        self._granted = granted
+        self._user = user
+        self._begun: OrderedDict[tuple[str, str], None] = OrderedDict()
+        self._one = threading.Lock()
+
+    def __call__(self, message: Mapping[str, Any]) -> RunnerStart:
+        """Raises RefusedError for what no rule grants, and for a repeated request."""
+        principal = external(PEER, message["minion"], ())
+        fun, args, kwargs = message["fun"], message["args"], message["kwargs"]
+        authorize_peer_run(principal, Call(fun, args, kwargs), self._granted)
+        key = message["minion"], message["request_id"]
+        with self._one:
+            if key in self._begun:
+                raise RefusedError(lost_sight(fun))
+            self._begun[key] = None
+            if len(self._begun) > REQUESTS_KNOWN:
+                self._begun.popitem(last=False)
+        return RunnerStart(str(principal), self._user, fun, args, kwargs, message["jid"], principal.label)
+
+
+def lost_sight(fun: str) -> str:
+    """The sentence for a runner that was begun and that the master does not know any more."""
+    return (
+        f"the master has lost sight of the runner {fun}, which was begun and is not run again: "
+        "an event salt/run/*/ret says how it ended, unless the master was restarted"
+    )
+
+
 RUNS_OF_A_MINION = 4
-"""Runners of one minion at once; further ones wait ..."""
+"""Runners of one minion that have not ended; further ones wait ..."""
 RUNS_MAX = 64
 """... and those of all minions of one MWorker."""
 RUNS_KEPT_S = 60.0
-"""Seconds that a return is kept for its minion."""
+"""Seconds that a return is kept, because its minion asks again after a lost answer."""
 
 
 @dataclass(slots=True)
@@ -209,19 +277,16 @@ class PeerRuns:
             del self._runs[key]
         return self._runs.get((minion, request_id))
 
-    def drop(self, minion: MinionId, request_id: RequestId) -> None:
-        """The minion has its return."""
-        self._runs.pop((minion, request_id), None)
-
     def has_room(self, minion: MinionId) -> bool:
         """Whether another runner of that minion may start."""
-        own = [run for (whose, _), run in self._runs.items() if whose == minion]
-        return len(own) < RUNS_OF_A_MINION and len(self._runs) < RUNS_MAX
+        running = [whose for (whose, _), run in self._runs.items() if not run.ended_at]
+        return running.count(minion) < RUNS_OF_A_MINION and len(running) < RUNS_MAX
 
     def start(
         self, minion: MinionId, request_id: RequestId, call: Call, jid: Jid, ended: Callable[[int], None]
     ) -> PeerRun:
-        """Start it; `ended` is called with its retcode. Raises RefusedError for arguments that are too large."""
+        """Start it, if `has_room`; `ended` is called with its retcode. The return that has been kept for the longest
+        makes room for it. Raises RefusedError for arguments that are too large."""
 
         def answered(answer: IpcMessage | None) -> None:
             if answer is None:
@@ -229,13 +294,15 @@ class PeerRuns:
             run.ended_at, run.retcode, run.value = self._reactor.now(), answer["retcode"], answer["value"]
             ended(run.retcode)
 
+        if len(self._runs) >= RUNS_MAX:
+            del self._runs[min((run.ended_at, key) for key, run in self._runs.items() if run.ended_at)[1]]
         run = self._runs[minion, request_id] = PeerRun()
         message = {
-            "minion": minion, "fun": call.fun, "args": list(call.args), "kwargs": dict(call.kwargs or {}),
-            "jid": jid,
+            "minion": minion, "request_id": request_id, "jid": jid, "fun": call.fun, "args": list(call.args),
+            "kwargs": dict(call.kwargs or {}),
         }  # fmt: skip
         try:
-            self._process.ask(message, RUN_S + 60.0, answered)
+            self._process.ask(message, ANSWER_S, answered)
         except LocalProtocolError as error:
             del self._runs[minion, request_id]
             raise RefusedError(str(error)) from error

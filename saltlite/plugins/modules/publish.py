@@ -66,8 +66,8 @@ def full_data(  # noqa: PLR0913, PLR0917, RUF100 - Salt's signature
 def runner(fun: str, arg: Any = None, timeout: float = 5) -> Any:
     """Run a runner on the master, and return what it returns. ``arg`` is as in ``publish.publish``.
 
-    After ``timeout`` seconds this is an error, and the runner goes on. A job that a minion or a runner has published
-    runs no runner.
+    After ``timeout`` seconds this is an error. A runner that has begun goes on; one that waits, because too many others
+    run, is not run. A job that a minion or a runner has published runs no runner.
 
     CLI Example::
 
@@ -75,7 +75,7 @@ def runner(fun: str, arg: Any = None, timeout: float = 5) -> Any:
         saltlite web1 publish.runner jobs.lookup_jid 20260131020000000000 timeout=20
     """
     args, kwargs = _words(arg)
-    fields = {"request_id": secrets.token_hex(16), "fun": fun, "args": args, "kwargs": kwargs}
+    fields: dict[str, Any] = {"request_id": secrets.token_hex(16), "fun": fun, "args": args, "kwargs": kwargs}
     give_up_at = time.monotonic() + float(timeout)
     while True:
         answer = _master().ask("run", fields)
@@ -83,7 +83,12 @@ def runner(fun: str, arg: Any = None, timeout: float = 5) -> Any:
             if answer["retcode"]:
                 raise CommandExecutionError(f"The runner {fun} failed: {answer['value']}")
             return answer["value"]
+        if not answer.get("waits"):
+            # From here on the master starts it for no request, wherever this minion is connected then.
+            fields["begun"] = True
         if time.monotonic() > give_up_at:
+            if "begun" not in fields:
+                raise CommandExecutionError(f"The runner {fun} was not run: too many others ran for {timeout} s.")
             raise CommandExecutionError(f"The runner {fun} has not returned within {timeout} s.")
         time.sleep(_LOOK_S)
 
