@@ -130,7 +130,7 @@ FEATURES = (
     ),
     SaltFeature(
         "clusters of masters",
-        "saltlite has no cluster of masters: give each minion the list of its masters",
+        "masters share a PostgreSQL database instead of a cluster's files and keys (`saltlite help several-masters`)",
         options=("cluster_*", "eauth_tokens*", "keys.cache_driver", "pillar.cache_driver"),
     ),
 )  # fmt: skip

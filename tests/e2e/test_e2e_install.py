@@ -122,14 +122,19 @@ def test_a_token_that_is_used_up_or_revoked_is_said_at_once(master: Fleet, tmp_p
     master.wait_up("first")
     # The master knows the key now, so a later try has the same.
     kept = "".join(f"/etc/saltlite/pki/minion/{name}\n" for name in ("fleet.pin", "minion.key", "minion_id"))
-    refuses(tmp_path, once, "the join token: it is used up, was revoked or has expired", kept=kept)
+    refuses(tmp_path, once, "the join token: it is used up, was revoked, has expired, or is not for the id ", kept=kept)
+    others = f"{offered(master, '--id', 'web*')} -s -- --id db1"
+    kept = kept.rpartition("/etc")[0]  # the id is in the configuration
+    refuses(tmp_path, others, "was revoked, has expired, or is not for the id db1\n", kept=kept)
     leaked = offered(master, "--uses", "9")
     assert master.cli("key", "token", "revoke", leaked.partition("/install/")[2].split()[0]).code == 0
     refuses(tmp_path, leaked, "its join token has expired, was revoked,")
 
 
 def test_what_the_master_serves_has_no_secret_and_does_not_outlive_its_token(master: Fleet) -> None:
-    secret = offered(master).partition("JOIN_TOKEN=")[2].split()[0].rpartition(".")[2]
+    line = offered(master)
+    assert line.startswith("curl -sSk --connect-timeout 10 --pinnedpubkey sha256//")
+    secret = line.partition("JOIN_TOKEN=")[2].split()[0].rpartition(".")[2]
     for path in offers(master).iterdir():
         assert secret.encode() not in path.read_bytes(), path
     for offer in offers(master).glob("*.json"):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from saltlite.auth.acl import Granted, Principal, read_rules
 from saltlite.client.arguments import parse_arguments
-from saltlite.errors import RefusedError, SaltliteError
+from saltlite.errors import RefusedError, SaltliteError, UncallableError
 from saltlite.master.handlers.functions import AWAITED_S, FunctionSupport, depends_on_signature
 from saltlite.master.handlers.minions import PresenceChange, notice
 from saltlite.model.ids import MinionId
@@ -59,6 +59,14 @@ def test_a_risk_without_consent_is_a_question_and_publishes_nothing() -> None:
         assert answer["question"] == fleet.describe("pkg.remove", "system.halt")
     assert fleet.link.published == []
     assert publish(fleet, *calls, consent=["reboot", "remove"])["minions"] == ["a", "b"]
+
+
+def test_consent_is_not_asked_to_a_call_that_no_target_can_run() -> None:
+    fleet = Fleet(a=[REMOVE], b=[REMOVE])
+    for call in (["pkg.remove", [], {}], ["pkg.remove", ["vim"], {"nme": 1}]):
+        with pytest.raises(UncallableError, match=r"pkg\.remove.* Nothing was published\."):
+            publish(fleet, call)
+    assert "question" in publish(Fleet(a=[REMOVE], b=["pkg.remove()!remove"]), ["pkg.remove", [], {}])
 
 
 def test_a_risk_that_one_of_many_reports_is_a_question() -> None:

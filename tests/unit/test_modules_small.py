@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import stat
 import string
 from pathlib import Path
@@ -374,6 +375,7 @@ def test_each_function_that_syncs_nothing_has_a_sentence(module: ModuleType, cou
     public = {name: one for name, one in functions.items() if not name.startswith("_")}
     assert (set(public), len(public)) == (set(module._NOT_SYNCED), count)
     assert module._sync_nothing not in public.values()
+    assert set(re.findall(r"saltutil\.(\w+)", module._sync_nothing.__doc__)) == set(public)
 
 
 def test_a_module_calls_another_and_shows_what_modules_see() -> None:

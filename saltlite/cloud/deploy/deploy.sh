@@ -300,7 +300,7 @@ wait_until_it_works() {
         [ "$tries" -lt 5 ] || runs || die "the minion ended: $(tail -n 1 "$own/output" 2>/dev/null)"
         # The master has answered: waiting longer would not make it take the token.
         [ ! -f "$own/join_token" ] || ! has_phase pending || die "the master does not accept the join token: it is used up, \
-was revoked or has expired"
+was revoked, has expired, or is not for the id $(minion_id)"
         [ "$(date +%s)" -lt "$until" ] || die "the minion runs, and has not reached its master within $START_S s: \
 $(sed -n 's/.*"reason": "\([^"]*\)".*/\1/p' "$STATUS_FILE" 2>/dev/null)"
         # Without a token somebody has to accept its key first.
@@ -308,6 +308,11 @@ $(sed -n 's/.*"reason": "\([^"]*\)".*/\1/p' "$STATUS_FILE" 2>/dev/null)"
         pause
     done
     rm -f "$own/join_token"
+}
+
+minion_id() {
+    id=$("$INSTALL_DIR/bin/saltlite-call" -c "$CONFIG_DIR" --local --out txt grains.get id 2>/dev/null)
+    printf '%s' "${id#local: }"
 }
 
 has_phase() { grep -q "\"phase\": \"$1\"" "$STATUS_FILE" 2>/dev/null; }

@@ -89,7 +89,7 @@ def offer(api: ApiConfig, token: JoinToken, expires_at: float, *, host: str, mas
             f"the installer cannot be written to {api.install_dir} ({error.strerror}): run this as root on the machine "
             "of the API"
         ) from error
-    return f"curl -sSk --pinnedpubkey {pin} {url} | JOIN_TOKEN={token.text()} sh"
+    return f"curl -sSk --connect-timeout 10 --pinnedpubkey {pin} {url} | JOIN_TOKEN={token.text()} sh"
 
 
 def withdraw(folder: str, token_id: str) -> None:

@@ -310,13 +310,24 @@ def _authorise_targets(master: Master, principal: Principal, actions: Sequence[A
 def _question(
     master: Master, request: PublishRequest, selection: Selection, support: FunctionSupport
 ) -> dict[str, Any] | None:
-    """The description of the functions, if the client needs it before it can publish; None otherwise."""
+    """The description of the functions, if the client needs it before it can publish; None otherwise.
+
+    Raises UncallableError before it asks for consent to a call that no target can run.
+    """
     description = _description(master, request.functions, selection, support)
     risks = {row["risk"] for function in description["functions"].values() for row in function["risks"]}
     awaited = support.awaited() if request.untyped else 0
     needs_signatures = request.untyped and any(depends_on_signature(call, support) for call in request.calls)
-    needed = awaited or needs_signatures or risks - (request.consent or frozenset())
-    return {**description, "awaited": awaited} if needed else None
+    needs_consent = not risks <= (request.consent or frozenset())
+    if needs_consent and not awaited and not needs_signatures:
+        # No signature changes these arguments, so they are final.
+        publishable_calls(request.calls, support, may_be_missing=_may_be_missing(request))
+    return {**description, "awaited": awaited} if awaited or needs_signatures or needs_consent else None
+
+
+def _may_be_missing(request: PublishRequest) -> bool:
+    """Whether an executor that does not ship may run functions that the minion does not have."""
+    return not SHIPPED_EXECUTORS.issuperset(request.execution.executors)
 
 
 def _description(master: Master, funs: Sequence[str], selection: Selection, support: FunctionSupport) -> dict[str, Any]:
@@ -337,11 +348,9 @@ def _checked_calls(
 ) -> tuple[FunctionCall, ...]:
     """The calls, with their secret arguments marked. Raises NoTargetError or UsageError if no target can run them."""
     _refuse_no_targets(master, principal, request, selection, master.store)
-    # An executor that does not ship may run functions that the minion does not have.
-    may_be_missing = not SHIPPED_EXECUTORS.issuperset(request.execution.executors)
     # `support` counts the targets from before --subset chose some of them.
     support = support if request.subset is None else FunctionSupport(selection, master)
-    calls = publishable_calls(request.calls, support, may_be_missing=may_be_missing)
+    calls = publishable_calls(request.calls, support, may_be_missing=_may_be_missing(request))
     unknown = [name for name in request.returners if name not in master.config.returners]
     if unknown:
         configured = ", ".join(sorted(master.config.returners)) or "none"

@@ -152,7 +152,6 @@ def _sync_nothing(*_args: Any, **_kwargs: Any) -> list[str]:
         saltlite-run saltutil.sync_eauth_tokens
         saltlite-run saltutil.sync_engines
         saltlite-run saltutil.sync_fileserver
-        saltlite-run saltutil.sync_pillar
         saltlite-run saltutil.sync_proxymodules
         saltlite-run saltutil.sync_queues
         saltlite-run saltutil.sync_renderers
