@@ -285,6 +285,7 @@ def test_plug_ins_of_file_roots_are_synced_and_then_run(folder: Path) -> None:
         "interfaces": [],
         "modules": ["modules.ours"],
         "output": [],
+        "pillar": [],
         "returners": [],
         "runners": [],
         "utils": [],
