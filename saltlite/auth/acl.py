@@ -470,10 +470,14 @@ class Principal:
     groups: frozenset[str] = frozenset()
     realm: str = ""
     """Of a local user, if his uid may be that of somebody else on another master of the store: the name of his."""
+    is_of_hook: bool = False
+    """Whether any master of the store may ask, as a hook that fires: uids of the same local user differ there."""
 
     @property
     def owner(self) -> int:
         """The number that his jobs belong to: no other principal of any master has it."""
+        if self.is_of_hook:
+            return number_of(f"hook:{self.user}")
         return self.uid if not self.realm else number_of(f"realm:{len(self.realm)}:{self.realm}:{self.uid}")
 
     @property

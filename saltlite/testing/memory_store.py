@@ -688,6 +688,10 @@ class MemoryStore(_MemoryReader):
             raise StoreError("the store was closed; open it again")
         return self._disk.tables
 
+    @property
+    def place(self) -> str:
+        return self._disk.inventory.place
+
     def masters(self) -> list[MasterRow]:
         return [row for _name, row in sorted(self._tables.masters.items())]
 

@@ -22,7 +22,7 @@ pytest.importorskip("psycopg", reason="psycopg is not installed: saltlite[postgr
 from saltlite.errors import SaltliteError, StoreConflictError, StoreError
 from saltlite.master.processes.context import Answer, StoreWrite
 from saltlite.master.store.ports import ReturnCommit, Stored, StoreWriter, TargetRow
-from saltlite.master.store.postgres import PostgresStore, connection, look, schema
+from saltlite.master.store.postgres import OTHERS_WAIT_S, PostgresStore, connection, look, schema
 from saltlite.master.store.postgres.connection import Database
 from saltlite.master.store.postgres.pipeline import translated
 from saltlite.master.store.postgres.seals import UNSEALED
@@ -473,6 +473,33 @@ def test_a_store_of_an_older_format_is_brought_to_this_one(server: Server, dsn: 
     assert store.minion(WEB1) == row(WEB1, master="a", run=3, up=True)
     assert [found.id for found in store.returns(job(1).jid)] == [WEB1]
     assert server.sql("SELECT format FROM store", dsn) == "8"
+
+
+def test_a_step_to_this_format_may_take_longer_than_any_answer(
+    server: Server, dsn: str, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened(dsn).close()
+    server.sql(AS_FORMAT_1, dsn)
+    monkeypatch.setattr(connection, "ANSWER_S", 0.5)
+    monkeypatch.setattr(
+        connection, "_SETTINGS", connection._SETTINGS.replace("statement_timeout = '5s'", "statement_timeout = '400ms'")
+    )
+    monkeypatch.setitem(schema._STEPS, 3, f"{schema._STEPS[3]}; SELECT pg_sleep(1)")
+    store = opened(dsn)
+    assert store.last_seq() == 0
+    with pytest.raises(StoreError, match="took too long"):
+        store._read_side.value("SELECT 1 FROM pg_sleep(1)")
+
+
+def test_the_server_notices_within_the_wait_of_the_next_start_that_the_machine_of_a_master_is_gone() -> None:
+    address = f"127.{os.getpid() >> 8 & 255}.{os.getpid() & 255}.77"
+    with running_server(listen_addresses=f"'{address}'"):
+        store = PostgresStore(f"host={address} user=saltlite dbname=postgres", master=1)
+        names = ("idle", "interval", "count")
+        idle, interval, count = (int(store._read_side.value(f"SHOW tcp_keepalives_{name}")) for name in names)
+        assert store._read_side.value("SHOW tcp_user_timeout") == str(1000 * (idle + interval * count))
+        assert 0 < idle + interval * count < OTHERS_WAIT_S
+        store.close()
 
 
 def test_an_older_store_that_cannot_be_copied_is_brought_to_this_format_with_a_warning(

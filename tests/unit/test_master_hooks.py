@@ -33,9 +33,12 @@ class Turns:
 class Site:
     """A master with these hooks."""
 
-    def __init__(self, folder: Path, **hooks: Any) -> None:
-        granted = Granted(external={"file": read_rules(FRED, "external_auth.file")})
-        self.office = Office("web1", "db1", granted=granted)
+    def __init__(self, folder: Path, realm: str = "", **hooks: Any) -> None:
+        granted = Granted(
+            read_rules({"root": ["test.ping"]}, "publisher_acl"),
+            external={"file": read_rules(FRED, "external_auth.file")},
+        )
+        self.office = Office("web1", "db1", granted=granted, realm=realm)
         self.cursor = CursorFile(str(folder / "hooks.json"))
         self.written = hooks
         self.turns = Turns()
@@ -90,6 +93,22 @@ def test_a_process_that_died_behind_the_publish_begins_no_second_job(tmp_path: P
     again = site.look()
     assert [data["jid"] for _tag, data in again] == [first[1]["jid"]] * 2
     assert len(site.jobs()) == 1
+
+
+@pytest.mark.parametrize(("realm", "jobs"), [("m1", 1), ("", 2)])
+def test_another_master_where_the_user_has_another_uid_begins_no_second_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, realm: str, jobs: int
+) -> None:
+    """Without a realm uids are the same on all masters: this one is another person."""
+    site = Site(tmp_path, realm=realm, h=hook(**{"as": "root"}))
+    before = site.cursor.read()
+    site.say("app/x", host="web1")
+    site.look()
+    site.cursor.write(before)
+    monkeypatch.setattr("saltlite.master.processes.hooks.uid_of", lambda _user: 1017)
+    site.begin()
+    assert [tag for tag, _data in site.look()] == ["h/fired", "h/fired"]
+    assert len(site.jobs()) == jobs
 
 
 def test_events_of_before_the_hook_and_events_that_are_old_begin_nothing(tmp_path: Path) -> None:

@@ -3,18 +3,35 @@ it sends elsewhere."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from saltlite.master.processes.fleet import FETCH
+from saltlite.master.processes.link import LinkProcess
+from saltlite.master.processes.link_channel import (
+    MEMBERSHIP,
+    MWORKER,
+    LinkAddress,
+    LinkChannel,
+    ask_stats,
+    masters,
+)
+from saltlite.master.processes.membership import FENCE_S, DirectorySigner, Membership, OtherMasters, fence
 from saltlite.master.protocol import sharing
 from saltlite.master.protocol.effects import CloseConnection, MinionReport, Presence, Pull, Send
 from saltlite.master.protocol.sharing import SUSPEND_S, Issuers
+from saltlite.master.store.sharing import MasterRow, MasterState
+from saltlite.model.events import tag_master
 from saltlite.model.ids import MinionId
+from saltlite.platform.daemon import ManualClock
+from saltlite.testing.memory_store import MemoryStore, MemoryStoreDisk
 from saltlite.wire import codec, directory, frames
 from saltlite.wire.directory import MasterEntry
+from saltlite.wire.framing import unpack
 from saltlite.wire.job_body import sign
 from tests.support.keys import JOB_PRIVATE, JOB_PUBLIC, NOW, certificate, ed25519_public, seed
 from tests.support.memory_fleet import MESSAGES, Guest, Table, delivery, of
@@ -295,3 +312,168 @@ def test_a_few_minions_that_belong_elsewhere_stay(monkeypatch: pytest.MonkeyPatc
     guests = joined(table, 30)
     among(table, *MASTERS)
     assert {message["t"] for _name, message in passes(table, guests, 2 * int(sharing.OVER_S))} == {"directory"}
+
+
+# -- the process that renews the lease
+
+
+class Turns:
+    """A reactor whose calls the test makes."""
+
+    def __init__(self) -> None:
+        self.soon: list[Callable[[], None]] = []
+        self.later: list[Callable[[], None]] = []
+
+    def add_reader(self, _fd: int, _call: Callable[[], None]) -> None:
+        """Commits of others are not heard."""
+
+    def call_soon(self, call: Callable[[], None]) -> None:
+        self.soon.append(call)
+
+    def call_later(self, _seconds: float, call: Callable[[], None]) -> None:
+        self.later.append(call)
+
+    def run(self) -> None:
+        while self.soon:
+            self.soon.pop(0)()
+
+
+class AnsweringLink:
+    """A link process that answers at once, and notes what it was asked; each fetch takes a while."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self.clock = clock
+        self.asked: list[dict[str, Any]] = []
+        self.fetched: list[str] = []
+
+    def ask(self, message: Callable[[int], dict[str, Any]], done: Callable[[Any], None]) -> None:
+        self.asked.append(message(0))
+        done({})
+
+    def fetch(self, minion: str, _what: str) -> None:
+        self.clock.advance(0.6)
+        self.fetched.append(minion)
+
+    def placement(self, _directory: Any, *, draining: bool) -> None:
+        """No minion asks."""
+
+    def wake_up(self, _jobs: Any) -> None:
+        """No MWorker waits."""
+
+
+class Alone:
+    """The membership of a master that is up, with its store."""
+
+    def __init__(self) -> None:
+        self.disk = MemoryStoreDisk(store_id="0" * 32)
+        self.store = MemoryStore(self.disk)
+        self.clock, self.turns = ManualClock(wall=NOW), Turns()
+        self.link = AnsweringLink(self.clock)
+        signer = DirectorySigner(JOB_PRIVATE, JOB_PUBLIC, lists_masters=True)
+        self.membership = Membership(
+            cast("Any", self.turns), self.store, self.clock, cast("Any", self.link), M1, signer
+        )
+        self.turns.run()
+        self.renew()
+
+    def renew(self) -> list[dict[str, Any]]:
+        """A second later; what the link process was asked meanwhile."""
+        before = len(self.link.asked)
+        self.clock.advance(1.0)
+        self.turns.later.pop(0)()
+        self.turns.run()
+        return self.link.asked[before:]
+
+    def put(self, *minions: str) -> None:
+        for minion in minions:
+            with self.store.write() as tx:
+                tx.put_event(tag_master("m2", FETCH), {"by": "m2", "minions": [minion], "what": "grains"}, NOW)
+
+
+M1 = MasterRow(
+    name="m1", start=1, certificate=b"", address="m1:4515", version="1.0", state=MasterState.JOINING, applied=0
+)
+
+
+def test_a_promoted_server_that_has_all_that_was_read_costs_no_session() -> None:
+    at = Alone()
+    at.put("web1")
+    at.renew()
+    at.disk.inventory.place = "promoted"
+    at.put("web2")
+    asked = at.renew()
+    assert [one["begins"] for one in asked] == [False] * len(asked)
+    assert asked[-1]["lease"] is not None
+    assert at.link.fetched == ["web1", "web2"]
+
+
+@pytest.mark.parametrize("more", [0, 1, 5])
+def test_a_promoted_server_that_lacks_what_was_read_ends_the_sessions_before_there_is_a_lease(more: int) -> None:
+    at = Alone()
+    kept = at.disk.tables.copy()
+    at.put("web1", "web2")
+    at.renew()
+    at.disk.tables = kept
+    at.disk.inventory.place = "promoted"
+    at.put(*["web3"] * more)
+    assert [(one["begins"], one["lease"]) for one in at.renew()][:1] == [(True, None)]
+    assert at.renew()[-1]["lease"] is not None
+    assert at.store.masters()[0].start != M1.start
+
+
+def test_handing_over_stops_when_the_lease_has_to_be_renewed_and_goes_on_after_that() -> None:
+    at = Alone()
+    at.put("web1", "web2", "web3", "web4", "web5")
+    before = at.store.masters()[0].renewals
+    at.renew()
+    assert at.link.fetched == ["web1", "web2", "web3", "web4", "web5"]
+    assert at.store.masters()[0].renewals >= before + 3
+
+
+def test_a_master_that_renewed_since_it_was_judged_is_not_fenced() -> None:
+    at = Alone()
+    (row,) = at.store.masters()
+    fence(at.store, "m1", NOW, lambda now: now.renewals != row.renewals)
+    assert at.store.masters() == [row]
+    fence(at.store, "m1", NOW, lambda now: now.renewals == row.renewals)
+    assert [one.state for one in at.store.masters()] == [MasterState.FENCED]
+
+
+def test_a_master_that_applies_a_change_while_it_is_judged_is_not_fenced() -> None:
+    at = Alone()
+    (row,) = at.store.masters()
+    other = OtherMasters(cast("Any", at.turns), at.store, at.clock, "m2")
+    known: list[bool] = []
+    other.wait(row.applied + 1, known.append)
+    assert known == []
+    at.clock.advance(FENCE_S)
+    answers = [[row], [replace(row, applied=row.applied + 1)], [replace(row, applied=row.applied + 1)]]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(at.store, "masters", lambda: answers.pop(0))
+        at.turns.later.pop()()
+    assert known == [True]
+    assert at.store.masters() == [row]
+
+
+@pytest.mark.parametrize(("role", "answers"), [(MEMBERSHIP, [None]), (MWORKER, [])])
+def test_what_membership_asked_is_answered_when_the_link_process_ends(role: str, answers: list[None]) -> None:
+    channel = LinkChannel(cast("Any", Turns()), LinkAddress("/nowhere/link", 0), role, lambda _batch: None)
+    heard: list[Any] = []
+    channel.ask(ask_stats, heard.append)
+    channel._closed("it has ended")
+    assert heard == answers
+
+
+def test_a_master_that_begins_anew_reads_again_which_minions_the_others_have() -> None:
+    table = Table(leased=True)
+    link = LinkProcess(cast("Any", Turns()), table.manager, lambda _owner: cast("Any", None))
+    heard: list[Any] = []
+    channel = SimpleNamespace(channel=SimpleNamespace(send=lambda data: heard.append(unpack(data))))
+    link._mworkers.append(cast("Any", channel))
+    for begins in (False, True):
+        link._of_masters(cast("Any", channel), masters(1, [], [], [], [], None, begins=begins))
+    assert [(one["t"], one.get("anew")) for one in heard] == [
+        ("masters_done", None),
+        ("elsewhere", True),
+        ("masters_done", None),
+    ]

@@ -178,7 +178,8 @@ class Hooks:
         self._record_event(hook, "limited", {**about, "count": count + 1, "rate": hook.rate})
 
     def _fire(self, hook: Hook, event: Event, depth: int) -> dict[str, Any]:
-        principal, wanted = principal_of(hook.user), firing(hook, event.tag, event.data)
+        principal = principal_of(hook.user, differs=bool(self._master.config.realm))
+        wanted = firing(hook, event.tag, event.data)
         if wanted.tgt is None:
             # Set here, too: if the store fails after the runner began, it must not begin again.
             self._after = event.seq
@@ -227,8 +228,9 @@ class Hooks:
         self._wake_up()
 
 
-def principal_of(user: str) -> Principal:
-    """The principal of `as`: a local user, or `backend:user`, without the groups that only a login tells.
+def principal_of(user: str, *, differs: bool) -> Principal:
+    """The principal of `as`: a local user, or `backend:user`, without the groups that only a login tells. `differs`:
+    his uid may be another one on each master.
 
     Raises RefusedError when there is no such local user.
     """
@@ -238,7 +240,8 @@ def principal_of(user: str) -> Principal:
     uid = uid_of(user)
     if uid < 0:
         raise RefusedError(f"there is no user {user!r} on this machine")
-    return Principal(user, uid, groups=groups_of(user))
+    # The next master that fires the hook has to find the jobs that this one began (G2).
+    return Principal(user, uid, groups=groups_of(user), is_of_hook=differs)
 
 
 WAITING_MAX = 64

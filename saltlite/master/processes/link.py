@@ -365,8 +365,9 @@ class LinkProcess:
             manager.sharing.issuers.others_are(message["certs"])
         if message["lease"] is not None:
             manager.lease(message["lease"])
-        for mworker in self._mworkers if message["elsewhere"] else ():
-            mworker.channel.send(pack(ipc.elsewhere(message["elsewhere"])))
+        # A master that begins anew has skipped the events of what others did before it joined.
+        for mworker in self._mworkers if message["elsewhere"] or message["begins"] else ():
+            mworker.channel.send(pack(ipc.elsewhere(message["elsewhere"], anew=message["begins"])))
         membership.channel.send(pack({"t": "masters_done", "n": message["n"]}))
 
     def _figures(self) -> dict[str, object]:

@@ -152,9 +152,10 @@ def masters(
     }
 
 
-def elsewhere(items: Sequence[tuple[str, bool]]) -> IpcMessage:
-    """Whether each of these minions has a session with another master that shares the store."""
-    return {"t": "elsewhere", "items": list(items)}
+def elsewhere(items: Sequence[tuple[str, bool]], *, anew: bool) -> IpcMessage:
+    """Whether each of these minions has a session with another master that shares the store. `anew`: it is not known
+    what happened to the others meanwhile, so the store is to be read."""
+    return {"t": "elsewhere", "items": list(items), "anew": anew}
 
 
 def ask_last_seen(number: int, minions: Sequence[str]) -> IpcMessage:
@@ -282,7 +283,8 @@ class LinkChannel:
         self._send(wake_up(committed))
 
     def ask(self, message: Callable[[int], IpcMessage], done: Callable[[IpcMessage | None], None]) -> None:
-        """Ask the link process; `done` gets its answer, or None after QUESTION_S."""
+        """Ask the link process; `done` gets its answer, or None after QUESTION_S. The one of MEMBERSHIP gets
+        None when the link process ends, too."""
         self._numbers += 1
         number = self._numbers
         self._asked[number] = done
@@ -325,6 +327,10 @@ class LinkChannel:
 
     def _closed(self, _reason: str) -> None:
         self._channel = None
+        if self._role == MEMBERSHIP:
+            # It renews its lease with an answer only, and the next link process needs one soon.
+            for number in list(self._asked):
+                self.answered(number, None)
         self._on_loss()
         self._connect()
 

@@ -17,6 +17,7 @@ import logging
 import signal
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Protocol, cast
 
 from saltlite import __version__
@@ -77,20 +78,35 @@ JOINED, FENCED, ASKED, SEEN = "joined", "fenced", "asked", "seen"
 _KEY_TAGS = frozenset({tag_key(), tag_auth()})
 
 
+def is_behind(row: MasterRow, seq: int) -> bool:
+    """Whether that master has a lease, and has not applied that event."""
+    return row.has_lease and row.applied < seq
+
+
 def behind(masters: Iterable[MasterRow], me: str, seq: int) -> list[str]:
-    """The names of the other masters with a lease that have not applied that event."""
-    return [row.name for row in masters if row.name != me and row.has_lease and row.applied < seq]
+    """The names of the other masters that are behind that event."""
+    return [row.name for row in masters if row.name != me and is_behind(row, seq)]
 
 
-def fence(store: SharedStore, name: str, now: float) -> None:
-    """End the sessions of that master, and give its present start no lease again. Raises StoreError."""
+def fence(store: SharedStore, name: str, now: float, still: Callable[[MasterRow], bool] = lambda _row: True) -> None:
+    """End the sessions of that master, and give its present start no lease again, if its row is `still` as the caller
+    judged: a master that has renewed meanwhile may act. Raises StoreError."""
     with store.write() as writer:
-        if not writer.fence_master(name):
+        # No master can renew during this transaction.
+        if not any(row.name == name and still(row) for row in store.masters()) or not writer.fence_master(name):
             return
         lost = writer.fence(name, now)
         _note(writer, name, FENCED, now)
         if lost:
             writer.put_event(tag_presence_change(), {"new": [], "lost": lost}, now)
+
+
+def _renewal(row: MasterRow) -> tuple[str, int, int]:
+    return row.name, row.start, row.renewals
+
+
+def _is_renewal(renewal: tuple[str, int, int], row: MasterRow) -> bool:
+    return _renewal(row) == renewal
 
 
 def _note(store: SharedWriter, name: str, what: str, now: float) -> int:
@@ -189,8 +205,8 @@ class OtherMasters:
             if late and is_late:
                 for name in late:
                     log.warning("the master %s does not apply a change of a key, and is fenced", name)
-                    fence(self._store, name, self._clock.wall())
-                late = []
+                    fence(self._store, name, self._clock.wall(), lambda row: is_behind(row, seq))
+                late = behind(self._store.masters(), self._me, seq)
         except StoreError as error:
             log.error("whether all masters applied a change of a key is unknown: %s", error)  # noqa: TRY400 - a sentence
             if is_late:
@@ -276,6 +292,9 @@ class Membership:
         self._proofs = RecentProofs()
         self._joined_at = -1
         """The event that announces this start."""
+        self._place = store.place
+        self._last: Event | None = None
+        """The event `applied`, if this process has read it."""
         self._seen: dict[tuple[str, int, int], float] = {}
         """When each master was first seen with so many renewals."""
         self._looked_at = clock.monotonic()
@@ -320,6 +339,9 @@ class Membership:
             self._is_failing = True
         else:
             self._is_failing = False
+            if self._again and not self._busy:
+                # Messages and timers first.
+                self._reactor.call_soon(self._turn)
 
     def _look(self) -> None:
         if not self._has_resumed:
@@ -328,13 +350,21 @@ class Membership:
         has_renewed = now >= self._renew_at
         if has_renewed:
             stored = self._renew()
+            if stored is None:
+                self._begin_anew("the database has lost the last changes that this master read")
+                return
             if stored.state is MasterState.FENCED:
-                self._fenced()
+                self._begin_anew("another master has fenced this one, which did not renew its lease in time")
                 return
             self._is_draining = stored.state is MasterState.DRAINING
             self._renew_at = now + RENEW_S
             self._renewed_at = sent_at if stored.has_lease else None
         events = self._store.events(self._me.applied, EVENTS)
+        if self._store.place != self._place:
+            # Another server answers now, and the renewal finds out what it has lost.
+            self._renewed_at = None
+            self._renew_soon()
+            return
         # Read after the events: the certificate of a master that joins is there.
         masters = self._store.masters()
         news = self._news(events)
@@ -375,11 +405,12 @@ class Membership:
 
     def _applied(self, events: Sequence[Event], news: News, masters: Sequence[MasterRow]) -> None:
         """The sessions of this master reflect the changes of keys in these events. Raises StoreError."""
-        self._hand_over(events)
-        if events:
-            self._me = replace(self._me, applied=events[-1].seq)
-            self._link.wake_up(_jobs_of(events))
-            self._again = self._again or len(events) == EVENTS
+        done = events[: self._hand_over(events)]
+        if done:
+            self._last = done[-1]
+            self._me = replace(self._me, applied=self._last.seq)
+            self._link.wake_up(_jobs_of(done))
+            self._again = self._again or len(done) < len(events) or len(events) == EVENTS
             if news.keys or news.has_joined:
                 # Others wait for that.
                 self._renew_soon()
@@ -400,10 +431,14 @@ class Membership:
                 self._begins = False
         self._has_resumed = True
 
-    def _renew(self) -> MasterRow:
-        """What is stored of this master now. Raises StoreError."""
+    def _renew(self) -> MasterRow | None:
+        """What is stored of this master now; None if the database has lost events that it had applied, so that its
+        cursor tells nothing any more. Raises StoreError."""
         joined_at = self._joined_at
         with self._store.write() as store:
+            if joined_at >= 0 and self._is_lost(store):
+                return None
+            self._place = self._store.place
             stored = store.renew(self._me)
             if self._drains_again and store.drain_master(self._me.name):
                 stored = replace(stored, state=MasterState.DRAINING)
@@ -415,15 +450,23 @@ class Membership:
         if joined_at != self._joined_at:
             self._joined_at = joined_at
             self._me = replace(self._me, applied=joined_at)
+            self._last = None
         return stored
+
+    def _is_lost(self, store: SharedWriter) -> bool:
+        """Whether the event `applied` is not in this history: a server was promoted that did not have it."""
+        applied = self._me.applied
+        if self._store.place != self._place:
+            return self._last is None or store.events(applied - 1, 1) != [self._last]
+        return store.last_seq() < applied
 
     def _is_known(self, masters: Iterable[MasterRow]) -> bool:
         """Whether every other master with a lease has read that this one joins."""
         return not behind(masters, self._me.name, self._joined_at)
 
-    def _fenced(self) -> None:
-        """Another master has ended the sessions of this one: it begins anew."""
-        log.error("this master was fenced by another one, because it did not renew its lease in time: its sessions end")
+    def _begin_anew(self, why: str) -> None:
+        """The sessions of this master are over."""
+        log.error("%s: its sessions end", why)
         self._begins = True
         self._drains_again = self._drains_again or self._is_draining
         self._renewed_at = None
@@ -459,12 +502,12 @@ class Membership:
             # The database was away, for the others as well perhaps.
             self._seen.clear()
         self._looked_at = now
-        seen = {(row.name, row.start, row.renewals): row for row in masters if row.name != self._me.name}
+        seen = {_renewal(row): row for row in masters if row.name != self._me.name}
         self._seen = {key: self._seen.get(key, now) for key in seen}
         for key, row in seen.items():
             if row.state is not MasterState.FENCED and now - self._seen[key] >= LOST_S:
                 log.warning("the master %s has not renewed its lease for %g s: its sessions are over", row.name, LOST_S)
-                fence(self._store, row.name, self._clock.wall())
+                fence(self._store, row.name, self._clock.wall(), partial(_is_renewal, key))
 
     # -- what others committed
 
@@ -492,10 +535,14 @@ class Membership:
         record = self._store.key(key)
         return (str(record.state), record.id) if record is not None else ("deleted", minion)
 
-    def _hand_over(self, events: Iterable[Event]) -> None:
+    def _hand_over(self, events: Sequence[Event]) -> int:
         """Send new jobs of other masters to the minions of this one, have them end what was killed, and ask them for
-        what others lack. Jobs that are lost here stay in the store, and are pulled."""
-        for event in events:
+        what others lack; how many events that was, as the lease has to be renewed meanwhile. Jobs that are lost here
+        stay in the store, and are pulled."""
+        until = self._clock.monotonic() + RENEW_S
+        for number, event in enumerate(events):
+            if number and self._clock.monotonic() >= until:
+                return number
             jid = Jid(str(event.data.get("jid", "")))
             is_turn = event.tag == tag_job_turn(jid) and event.data.get("by") != self._me.name
             if is_turn or event.tag == tag_job_new(jid):
@@ -506,6 +553,7 @@ class Membership:
                 self._fetch(event.data.get("minions"), event.data.get("what"))
             elif event.tag == tag_master(str(event.data.get("by", "")), ASKED) and event.data["by"] != self._me.name:
                 self._tell_last_seen(event)
+        return len(events)
 
     def _tell_last_seen(self, question: Event) -> None:
         """Answer another master when this one last saw minions, if it has any of them."""

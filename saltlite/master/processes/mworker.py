@@ -376,6 +376,8 @@ class MWorker:
                 self._wake_streams(message["jobs"])
             case "elsewhere":
                 minions.notice_elsewhere(self._master, message["items"])
+                if message["anew"]:
+                    self._logged(lambda: minions.read_elsewhere(self._master))
 
     def _ask(self, minion: MinionId, session: int, message: Message) -> None:
         """Handle a request of a minion."""

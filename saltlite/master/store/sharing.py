@@ -119,6 +119,11 @@ class CommitSignal(Protocol):
 class SharedStore(Store, Protocol):
     """A store that several masters use at the same time."""
 
+    @property
+    def place(self) -> str:
+        """The history that numbers of events belong to, as `SharedInventory.place`."""
+        ...
+
     def write(self, *, appends_only: bool = False) -> AbstractContextManager[SharedWriter]: ...
 
     def masters(self) -> list[MasterRow]:

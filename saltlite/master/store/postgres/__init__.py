@@ -16,13 +16,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-import psycopg
-
 from saltlite.errors import StoreError
 from saltlite.master.store.ports import DiskUsage
 from saltlite.master.store.postgres.commit_signal import PostgresCommitSignal
-from saltlite.master.store.postgres.connection import Database, PostgresConnection
-from saltlite.master.store.postgres.inventory import PostgresInventory
+from saltlite.master.store.postgres.connection import Database, PostgresConnection, TimedConnection
+from saltlite.master.store.postgres.inventory import PLACE, PostgresInventory
 from saltlite.master.store.postgres.pipeline import stored
 from saltlite.master.store.postgres.schema import MOVED_AWAY, NEVER_EMPTY, OLDEST_SERVER, TABLES, prepare
 from saltlite.master.store.postgres.seals import Seals
@@ -46,13 +44,15 @@ _Copied = TypeVar("_Copied")
 
 WRITING, ORDER = 0x534C_5453, 0x534C_5454
 """Advisory locks; see `saltlite.master.store.postgres.statements`."""
-OTHERS_WAIT_S = 8.0
-"""How long the first connection of a master waits for those of a master that was killed a moment ago."""
+OTHERS_WAIT_S = 14.0
+"""How long the first connection of a master waits for those of a master that was killed, or lost its power, a moment
+ago: the server notices that after 11 s (`connection._SETTINGS`)."""
 OTHERS_LOOK_S = 0.1
 _TAKE_LOCK = "SELECT pg_advisory_xact_lock(?)"
 _SHARE = "SELECT pg_advisory_xact_lock_shared(?)"
 ONE_MASTER = "a database serves one master"
 _STORE = "SELECT 'store'::regclass::oid::bigint & x'7fffffff'::bigint"
+_PLACE = f"SELECT {PLACE} FROM store"  # noqa: S608 - a constant
 _HOLD = "SELECT pg_advisory_lock_shared(%s, %s)"
 _OTHERS = (
     "SELECT coalesce(a.application_name, ''), coalesce(host(a.client_addr), 'this machine of the database')"
@@ -94,6 +94,7 @@ class PostgresStore(PostgresReader):
         self._several = several
         self.seals = Seals(seal_key)
         self._where = self._database.where
+        self.place = ""
         self._write_side = PostgresConnection(self._database, self._begin, reads=False)
         try:
             oid = int(self._write_side.value(_STORE))
@@ -109,7 +110,7 @@ class PostgresStore(PostgresReader):
         self._inventory: PostgresInventory | None = None
         super().__init__(self._read_side, AcceptedIds())
 
-    def _begin(self, connection: psycopg.Connection[Any]) -> None:
+    def _begin(self, connection: TimedConnection) -> None:
         """Look at the tables of a new connection, and hold the database for this master. Raises StoreError."""
         prepare(connection, self._where)
         ((oid,),) = connection.execute(_STORE).fetchall()
@@ -119,10 +120,11 @@ class PostgresStore(PostgresReader):
             self._hold(connection, oid, _SHARED, f"a master that shares with no other uses the {self._where} {{}}")
             name = zlib.crc32(f"{oid} {self._name}".encode()) & 0x7FFF_FFFF
             self._hold(connection, name, self._master, f"another master named {self._name} uses the {self._where} {{}}")
+            ((self.place,),) = connection.execute(_PLACE).fetchall()
         # A connection that is made again later does not wait: an MWorker would stand still.
         self._waits_s = 0.0
 
-    def _hold(self, connection: psycopg.Connection[Any], what: int, number: int, refusal: str) -> None:
+    def _hold(self, connection: TimedConnection, what: int, number: int, refusal: str) -> None:
         """Hold that lock with this number. Raises StoreError with the refusal while another number is there."""
         connection.execute(_HOLD, (what, number))
         give_up_at = time.monotonic() + self._waits_s

@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 ANSWER_S = 6.0
 """How long an answer of the database is waited for; a server that hangs must not hold an MWorker longer."""
 LONG_S = 86_400.0
-"""The same while a store is moved."""
+"""The same while a store is moved, or is brought to another format."""
 CONNECT_S = 2
 RETRY_S = 1.0
 RECONNECT_S = 0.1
@@ -40,6 +40,10 @@ LISTENS_S = 0.25
 _SETTINGS = (
     "SET statement_timeout = '5s'; SET lock_timeout = '4s'; SET idle_in_transaction_session_timeout = '5s';"
     " SET client_min_messages = warning;"
+    # When the machine of a master loses its power, the server has to notice that, as its locks keep the master from
+    # starting again. Without effect on a Unix socket.
+    " SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3;"
+    " SET tcp_user_timeout = '11s';"
     # The best plan of a statement depends on none of its values. A large publish is not worth a compiler.
     " SET plan_cache_mode = force_generic_plan; SET jit = off;"
     # Each statement has its index. What is queued comes and goes faster than the statistics follow.
@@ -130,13 +134,18 @@ def _line(error: Exception) -> str:
     return " ".join(str(error).split()) or type(error).__name__
 
 
-class _TimedConnection(psycopg.Connection[Any]):
+class TimedConnection(psycopg.Connection[Any]):
     """Waits for an answer for a limited time."""
+
+    patience_s = 0.0
+    """If it is not 0, the time to wait in place of ANSWER_S."""
 
     def wait(
         self, gen: Generator[Any, Any, _Answer], interval: float = LISTENS_S, timeout: float | None = None
     ) -> _Answer:
-        answer: _Answer = super().wait(_bounded(gen, time.monotonic() + (timeout or ANSWER_S)), interval)
+        answer: _Answer = super().wait(
+            _bounded(gen, time.monotonic() + (timeout or self.patience_s or ANSWER_S)), interval
+        )
         return answer
 
 
@@ -157,7 +166,7 @@ def _bounded(gen: Generator[Any, Any, _Answer], until: float) -> Generator[Any, 
 class PostgresConnection:
     """Runs statements; methods raise only StoreError. A forked copy refuses to work."""
 
-    def __init__(self, database: Database, begin: Callable[[psycopg.Connection[Any]], None], *, reads: bool) -> None:
+    def __init__(self, database: Database, begin: Callable[[TimedConnection], None], *, reads: bool) -> None:
         """`begin` is called with each new connection, and may raise StoreError; then there is none. `reads`: this one
         changes nothing. Raises StoreError if the database cannot be reached now."""
         self.where = database.where
@@ -172,12 +181,12 @@ class PostgresConnection:
         self._warnings: list[str] = []
         self.patience_s = 0.0
         try:
-            connection = _TimedConnection.connect(database.conninfo, autocommit=True)
+            connection = TimedConnection.connect(database.conninfo, autocommit=True)
         except psycopg.Error as error:
             raise explain(error, self.where) from error
         self._connection: psycopg.Connection[Any] | None = self._greeted(connection)
 
-    def _greeted(self, connection: psycopg.Connection[Any]) -> psycopg.Connection[Any]:
+    def _greeted(self, connection: TimedConnection) -> TimedConnection:
         """The connection with its settings; it is closed if that fails."""
         try:
             connection.autocommit = True
@@ -357,13 +366,13 @@ class _Reconnection:
         self._link = pq.PGconn.connect_start(conninfo.encode())
         self._wish = pq.PollingStatus.WRITING
 
-    def made(self, wait_s: float) -> psycopg.Connection[Any] | None:
+    def made(self, wait_s: float) -> TimedConnection | None:
         """The connection if there is one within that time. Raises psycopg.OperationalError when there will be none."""
         waits_until = time.monotonic() + wait_s
         while self._is_ready(waits_until - time.monotonic()):
             self._wish = pq.PollingStatus(self._link.connect_poll())
             if self._wish == pq.PollingStatus.OK:
-                return _TimedConnection(self._link)
+                return TimedConnection(self._link)
             if self._wish == pq.PollingStatus.FAILED:
                 raise psycopg.OperationalError(self._end())
         if time.monotonic() > self._until:

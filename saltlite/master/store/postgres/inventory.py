@@ -10,19 +10,17 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import psycopg
-
 from saltlite.errors import StoreError
-from saltlite.master.store.postgres.connection import AT_ONCE, Database, PostgresConnection
+from saltlite.master.store.postgres.connection import AT_ONCE, Database, PostgresConnection, TimedConnection
 from saltlite.master.store.postgres.statements import PostgresTransaction, as_arrays
 from saltlite.master.store.sharing import VALUES_SIZE, CopyPiece, InventoryHead, Owner, SharedValue
 
 REGISTERING = 0x534C_5455
 """Advisory lock; with the number of the table as the locks of `saltlite.master.store.postgres`."""
-_PLACE = (
-    "SELECT id || ' ' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8),"
-    " 'inventory'::regclass::oid::bigint & x'7fffffff'::bigint FROM store"
-)
+PLACE = "id || ' ' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)"
+"""Of the row of `store`. A server that was promoted writes another time line of its log, and may lack the last
+changes."""
+_PLACE = f"SELECT {PLACE}, 'inventory'::regclass::oid::bigint & x'7fffffff'::bigint FROM store"  # noqa: S608 - a constant
 _HEAD = "SELECT seq, pruned FROM inventory"
 _VALUES = (
     "SELECT bank, key, digest, at, data, seq FROM (SELECT *,"
@@ -69,7 +67,7 @@ _TAKE_LOCK = "SELECT pg_advisory_xact_lock(?)"
 class PostgresInventory:
     """`saltlite.master.store.sharing.SharedInventory`."""
 
-    def __init__(self, database: Database, begin: Callable[[psycopg.Connection[Any]], None]) -> None:
+    def __init__(self, database: Database, begin: Callable[[TimedConnection], None]) -> None:
         """`begin` looks at a new connection, as the store does. Raises StoreError."""
         self._look = begin
         self.place = ""
@@ -77,8 +75,7 @@ class PostgresInventory:
         self._busy = False
         self._side = PostgresConnection(database, self._begin, reads=False)
 
-    def _begin(self, connection: psycopg.Connection[Any]) -> None:
-        # A server that was promoted writes another time line of its log, and may lack the last changes.
+    def _begin(self, connection: TimedConnection) -> None:
         self._look(connection)
         ((self.place, oid),) = connection.execute(_PLACE).fetchall()
         self._registering_key = (REGISTERING << 32) + oid

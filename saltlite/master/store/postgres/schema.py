@@ -20,6 +20,7 @@ from psycopg.errors import DuplicateSchema, InsufficientPrivilege
 from psycopg.sql import SQL, Identifier
 
 from saltlite.errors import StoreError
+from saltlite.master.store.postgres.connection import LONG_S, TimedConnection
 
 log = logging.getLogger(__name__)
 
@@ -28,6 +29,7 @@ MOVED_AWAY = 0
 """The format of what is left when the store was moved to a file."""
 OLDEST_SERVER = 130_000
 """The oldest version of PostgreSQL, as it numbers itself."""
+_NO_LIMITS = "SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0"
 _SIZE = "SELECT pg_total_relation_size(%s::regclass)"
 COPY_MAX = 1024 * 1024 * 1024
 """Bytes of tables and indexes of an older store that is copied before its format changes."""
@@ -157,7 +159,7 @@ NEVER_EMPTY = ("store", "inventory")
 """Tables that have a row from the beginning."""
 
 
-def prepare(connection: psycopg.Connection[Any], where: str) -> None:
+def prepare(connection: TimedConnection, where: str) -> None:
     """Make the tables in an empty schema, check those that are there, and bring older ones to this format.
 
     Raises StoreError: an old server, another encoding, no schema to use, tables of another program, another format. A
@@ -190,7 +192,7 @@ def prepare(connection: psycopg.Connection[Any], where: str) -> None:
             _check(connection, where, schema, found)
 
 
-def _check(connection: psycopg.Connection[Any], where: str, schema: str, found: set[str]) -> None:
+def _check(connection: TimedConnection, where: str, schema: str, found: set[str]) -> None:
     strangers = sorted(found.difference(TABLES))
     if strangers or not found.issuperset(_FIRST):
         named = f", such as {strangers[0]}," if strangers else ""
@@ -205,10 +207,15 @@ def _check(connection: psycopg.Connection[Any], where: str, schema: str, found: 
             "database, or remove `database` from the configuration"
         )
     if form in _STEPS:
-        _keep_copy(connection, where, schema, sorted(found), form)
-        for step in range(form, FORMAT):
-            connection.execute(_typed(_STEPS[step]))
-        connection.execute("UPDATE store SET format = %s", (FORMAT,))
+        connection.execute(_NO_LIMITS)
+        connection.patience_s = LONG_S
+        try:
+            _keep_copy(connection, where, schema, sorted(found), form)
+            for step in range(form, FORMAT):
+                connection.execute(_typed(_STEPS[step]))
+            connection.execute("UPDATE store SET format = %s", (FORMAT,))
+        finally:
+            connection.patience_s = 0.0
     elif form != FORMAT:
         raise StoreError(
             f"the store in the {where} has format {form}, this saltlite reads format {FORMAT} and older; it was left "
