@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 
+from saltlite.master.handlers.minions import notice_elsewhere
 from saltlite.master.processes.fleet import FETCH
 from saltlite.master.processes.link import LinkProcess
 from saltlite.master.processes.link_channel import (
@@ -18,9 +19,11 @@ from saltlite.master.processes.link_channel import (
     LinkAddress,
     LinkChannel,
     ask_stats,
+    elsewhere,
     masters,
 )
 from saltlite.master.processes.membership import FENCE_S, DirectorySigner, Membership, OtherMasters, fence
+from saltlite.master.processes.mworker import MWorker
 from saltlite.master.protocol import sharing
 from saltlite.master.protocol.effects import CloseConnection, MinionReport, Presence, Pull, Send
 from saltlite.master.protocol.sharing import SUSPEND_S, Issuers
@@ -34,7 +37,9 @@ from saltlite.wire.directory import MasterEntry
 from saltlite.wire.framing import unpack
 from saltlite.wire.job_body import sign
 from tests.support.keys import JOB_PRIVATE, JOB_PUBLIC, NOW, certificate, ed25519_public, seed
+from tests.support.master import Office
 from tests.support.memory_fleet import MESSAGES, Guest, Table, delivery, of
+from tests.support.store import row
 
 LEASE_S = 4.0
 REPORT = {"t": "job_state", **MESSAGES["job_state"]}
@@ -477,3 +482,16 @@ def test_a_master_that_begins_anew_reads_again_which_minions_the_others_have() -
         ("elsewhere", True),
         ("masters_done", None),
     ]
+
+
+def test_an_mworker_reads_again_which_minions_the_others_have() -> None:
+    office = Office("web1", "web2")
+    notice_elsewhere(office.master, [(MinionId("web1"), True)])
+    with office.store.write() as tx:
+        tx.claim([row(MinionId("web2"), master="m2", run=1)])
+    serving = MWorker.__new__(MWorker)
+    serving._master = office.master
+    serving._carry_out(elsewhere([], anew=False))
+    assert office.master.elsewhere == {"web1"}
+    serving._carry_out(elsewhere([], anew=True))
+    assert office.master.elsewhere == set(office.master.present) == {"web2"}
