@@ -268,7 +268,9 @@ def test_a_demo_of_several_masters_needs_a_server_of_postgresql(
 ) -> None:
     monkeypatch.setattr(demo_masters, "FOLDERS", ())
     monkeypatch.setenv("PATH", "/nowhere")
+    before = signal.getsignal(signal.SIGTERM)
     assert main(["demo", "--masters", "3"]) == 2
+    assert signal.getsignal(signal.SIGTERM) is before
     assert "install the package postgresql (Debian) or postgresql-server (RPM)" in capsys.readouterr().err
 
 

@@ -17,7 +17,8 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from saltlite.cli import exitcodes
@@ -328,15 +329,15 @@ def run(argv: Sequence[str], console: Console) -> int:
     if parsed.words:
         raise UsageError(f"write the command for the demo fleet after --, as in: demo -- {' '.join(parsed.words)}")
     _check(job)
-    # A closed terminal or a `kill` cleans up, as Ctrl-C does. In the background of a script, SIGINT was ignored.
-    for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(signum, signal.default_int_handler)
     masters, folder = parsed.options.get("masters", 1), parsed.options.get("dir", "")
     count = parsed.options.get("minions", MINIONS if masters == 1 else MINIONS_OF_SEVERAL)
     where = folder or "a temporary folder"
     what = "a master" if masters == 1 else f"PostgreSQL, {masters} masters"
     console.note(f"starting {what} and {count} minion{'s' if count > 1 else ''} in {where} ...")
-    with DemoFleet(count, folder, with_console=parsed.on("console"), masters=masters) as fleet:
+    with (
+        _ends_by_signals(),
+        DemoFleet(count, folder, with_console=parsed.on("console"), masters=masters) as fleet,
+    ):
         timings = fleet.timings
         console.note(
             f"{'master' if masters == 1 else 'masters'} up after {timings.master_s:.2f} s; "
@@ -346,6 +347,20 @@ def run(argv: Sequence[str], console: Console) -> int:
             return _run_job(fleet, job, console)
         code = show_loss(fleet.config_dirs, fleet.groups, console) if masters > 1 else exitcodes.OK
         return _stay(fleet, console) or code
+
+
+@contextmanager
+def _ends_by_signals() -> Iterator[None]:
+    """A closed terminal or a `kill` cleans up, as Ctrl-C does. In the background of a script, SIGINT was ignored."""
+    before = {
+        signum: signal.signal(signum, signal.default_int_handler)
+        for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    }
+    try:
+        yield
+    finally:
+        for signum, handler in before.items():
+            signal.signal(signum, handler or signal.SIG_DFL)
 
 
 def _minion_count(text: str) -> int:
