@@ -50,7 +50,7 @@ FIELDS: dict[str, Any] = {
     "function": "test.ping", "states": ["accepted"], "groups": ["wheel"], "subset": 1, "follow": True, "deliver_ms": 9,
     "run_ms": 9, "public": True, "planned": True, "sort": "id", "returns": True, "key": "web1", "new_id": "web9",
     "functions": ["test.ping"], "runners": ["test.arg"], "search": "web", "success": True,
-    "tokens": ["0" * 64], "brief": True,
+    "tokens": ["0" * 64], "brief": True, "grouped": True, "target": "web1", "name": "m2", "ends": True,
 }  # fmt: skip
 
 WITH_EVENT_DATA = {"cloud_event", "event_send", "hook", "wheel_event"}
