@@ -41,6 +41,7 @@ class Load:
         self.acknowledged: list[MinionId] = []
         self.events: list[Event] = []
         self.ends = False
+        self._is_complete = False
         self._dsn = dsn
         self._threads = [threading.Thread(target=work) for work in (self._store, self._follow)]
         for thread in self._threads:
@@ -49,8 +50,11 @@ class Load:
     def join(self) -> None:
         """End, when all events were read."""
         self.ends = True
-        for thread in self._threads:
-            thread.join()
+        storing, following = self._threads
+        storing.join()
+        # What it was storing at the end was committed by now.
+        self._is_complete = True
+        following.join()
 
     def _store(self) -> None:
         store = PostgresStore(self._dsn, master=1)
@@ -72,7 +76,7 @@ class Load:
     def _follow(self) -> None:
         store = PostgresStore(self._dsn, master=1)
         while True:
-            has_ended = self.ends
+            has_ended = self._is_complete
             with suppress(StoreError):
                 found = store.events(self.events[-1].seq if self.events else 0, 97)
                 self.events += found
