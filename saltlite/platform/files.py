@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Protocol
 
-from saltlite.errors import JournalError, StoreError
+from saltlite.errors import JournalError, StoreError, UsageError
 
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """Errors of a full disk or quota, which do no damage."""
@@ -32,6 +32,22 @@ _KEEP_SIZE = 1
 _libc = ctypes.CDLL(None, use_errno=True)
 _fallocate = getattr(_libc, "fallocate64", None) or _libc.fallocate
 _fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
+
+
+def write_new(path: str, text: str) -> str:
+    """Write a file that did not exist, for its owner only, and make its folder if that is missing; its absolute path.
+    Raises UsageError."""
+    where = os.path.abspath(path)
+    try:
+        os.makedirs(os.path.dirname(where), exist_ok=True)
+        descriptor = os.open(where, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with open(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError as error:
+        raise UsageError(f"{where} exists already: move it away, or name another place") from error
+    except OSError as error:
+        raise UsageError(f"{where} cannot be written: {error.strerror}") from error
+    return where
 
 
 class Handle(Protocol):

@@ -67,8 +67,9 @@ NOWHERE = Directory(())
 
 def _rank(minion: MinionId, master: MasterEntry) -> float:
     """Weighted rendezvous hashing: the master with the highest value is the home."""
-    number = int.from_bytes(sha256(_HOME + f"{minion}\0{master.name}".encode())[:8], "big")
-    return -master.weight / math.log((number + 0.5) / 2**64)
+    number = int.from_bytes(sha256(_HOME + f"{minion}\0{master.name}".encode())[:8], "big") >> 12
+    # 52 bits and a half are exact in a float, so the quotient is never 1, whose logarithm is 0.
+    return -master.weight / math.log((number + 0.5) / 2**52)
 
 
 def from_rows(rows: object) -> Directory:

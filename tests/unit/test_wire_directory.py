@@ -99,3 +99,10 @@ def test_without_a_master_that_is_up_a_minion_has_no_home() -> None:
     down = MasterEntry("a", "a:1", 100, False)
     assert (NOWHERE.home(MINIONS[0]), Directory((down,)).home(MINIONS[0])) == ("", "")
     assert from_rows(Directory((down,)).rows()) == Directory((down,))
+
+
+@pytest.mark.parametrize("digest", [b"\xff" * 32, b"\0" * 32])
+def test_the_ends_of_the_hash_have_a_rank(digest: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(directory, "sha256", lambda _data: digest)
+    known = Directory((MasterEntry("one", "one:4515", 1, True), MasterEntry("two", "two:4515", 100, True)))
+    assert {known.home(MinionId("w")), known.ranked(MinionId("w"))[0].name} <= {"one", "two"}

@@ -16,6 +16,7 @@ from saltlite.config.load import ALL, SIDES, is_configured, load_api, load_side,
 from saltlite.config.options import options_of, quote, shown_value
 from saltlite.config.paths import config_files, require_path
 from saltlite.errors import ConfigError, UsageError
+from saltlite.platform.files import write_new
 from saltlite.targeting.expression import parse_nodegroup
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ def run_from_salt(argv: Sequence[str], console: Console) -> int:
         raise UsageError("config from-salt takes one folder, /etc/salt if none is given")
     sides = convert(parsed.words[0] if parsed.words else SALTS_DIR)
     folder: str = parsed.options.get("write", "")
-    written = [_write_new(os.path.join(folder, one.side), one.text) for one in sides] if folder else []
+    written = [write_new(os.path.join(folder, one.side), one.text) for one in sides] if folder else []
     report = "\n".join(map(_report, sides))
     answer = {
         one.side: {
@@ -189,20 +190,6 @@ def _report(converted: Converted) -> str:
 def _line_number(place: str) -> str:
     path, _, number = place.rpartition(":")
     return f" ({os.path.basename(path)}:{number})"
-
-
-def _write_new(path: str, text: str) -> str:
-    """Write a file that does not exist yet, for its owner alone, because it may have secrets."""
-    try:
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    except FileExistsError as error:
-        raise UsageError(f"{path} exists already: move it away, or name another folder") from error
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror}") from error
-    with open(fd, "w", encoding="utf-8") as file:
-        file.write(text)
-    return path
 
 
 def _rows(loaded: Loaded[MasterConfig] | Loaded[MinionConfig]) -> Iterator[Row]:

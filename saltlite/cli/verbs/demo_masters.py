@@ -18,6 +18,7 @@ from saltlite.config.paths import SOCKET_PATH_BYTES_MAX, master_socket
 from saltlite.errors import SaltliteError, StartupError, UsageError
 from saltlite.master.processes import invitation
 from saltlite.master.processes.identity import name_of
+from saltlite.platform.files import write_new
 from saltlite.platform.privileges import private_dir
 from saltlite.platform.process import set_parent_death_signal
 
@@ -152,7 +153,7 @@ def join_first(first: MasterConfig, further: MasterConfig, now: float) -> None:
     name = name_of(further)
     request = invitation.request_of(further.pki_dir, name)
     path = os.path.join(further.pki_dir, "invitation")
-    invitation.write_new(path, invitation.invite(first.pki_dir, request, first.database, now))
+    write_new(path, invitation.invite(first.pki_dir, request, first.database, now))
     invitation.join(further.pki_dir, invitation.read_invitation(path, further.pki_dir, name, now))
     os.unlink(path)
 

@@ -24,6 +24,7 @@ from saltlite.config.master import without_password
 from saltlite.errors import RefusedError, UsageError
 from saltlite.master.processes import identity, invitation
 from saltlite.model.keys import parse_fingerprint
+from saltlite.platform.files import write_new
 from saltlite.platform.privileges import private_dir
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def run_request(argv: Sequence[str], console: Console) -> int:
     given = _words(parsed, 0, 1, "name one file at most, as in saltlite master request master2.request")
     private_dir(config.pki_dir, os.geteuid(), os.getegid())
     request = invitation.request_of(config.pki_dir, name)
-    path = invitation.write_new(given[0] if given else f"{name}.request", request.encode())
+    path = write_new(given[0] if given else f"{name}.request", request.encode())
     answer = {"file": path, "name": name, "fingerprint": request.fingerprint}
     print_answer(answer, f"{path}\nfingerprint: {request.fingerprint}\n", parsed, console)
     console.note(
@@ -92,7 +93,7 @@ def run_invite(argv: Sequence[str], console: Console) -> int:
     database = parsed.options.get("database", config.database)
     text = invitation.invite(config.pki_dir, request, database, console.now(), expires_s)
     _compare(parsed, console, "fingerprint", request.fingerprint, f"did `saltlite master request` on {name} show")
-    path = invitation.write_new(f"{name}.invitation", text)
+    path = write_new(f"{name}.invitation", text)
     answer = {"file": path, "name": name, "fingerprint": request.fingerprint, "expires_at": console.now() + expires_s}
     print_answer(answer, f"{path}\n", parsed, console)
     console.note(

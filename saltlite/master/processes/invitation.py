@@ -10,7 +10,6 @@ the invitation is made, and the fingerprint of the fleet where it is used.
 from __future__ import annotations
 
 import json
-import os
 import secrets
 from typing import Any
 
@@ -220,17 +219,3 @@ def _cipher(own: X25519PrivateKey, other: bytes, ephemeral: bytes, static: bytes
     """The cipher of one invitation: its key is used once. Raises ValueError for a key that is none."""
     shared = own.exchange(X25519PublicKey.from_public_bytes(other))
     return ChaCha20Poly1305(HKDF(SHA256(), 32, salt=ephemeral + static, info=_DOMAIN).derive(shared))
-
-
-def write_new(path: str, text: str) -> str:
-    """Write a file that did not exist, for its owner only; its absolute path. Raises UsageError."""
-    where = os.path.abspath(path)
-    try:
-        descriptor = os.open(where, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError as error:
-        raise UsageError(f"{where} exists: name another file, or remove it") from error
-    except OSError as error:
-        raise UsageError(f"{where} cannot be written: {error.strerror}") from error
-    return where

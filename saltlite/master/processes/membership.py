@@ -557,7 +557,8 @@ class Membership:
 
     def _tell_last_seen(self, question: Event) -> None:
         """Answer another master when this one last saw minions, if it has any of them."""
-        asked = [str(minion) for minion in question.data["ids"]]
+        ids = question.data.get("ids")
+        asked = [str(minion) for minion in ids] if isinstance(ids, list) else []
 
         def done(reply: IpcMessage | None) -> None:
             silent_s = _last_seen_of(reply["silent_s"], asked) if reply is not None else {}

@@ -1,4 +1,4 @@
-"""Seals what masters have in a store that they share, with a key that is not in it."""
+"""RowSeals what masters have in a store that they share, with a key that is not in it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NONCE_BYTES = 12
 
 
 class Seal:
-    """Seals data in the store, bound to where they belong."""
+    """RowSeals data in the store, bound to where they belong."""
 
     def __init__(self, key: bytes) -> None:
         self._cipher = ChaCha20Poly1305(key)

@@ -23,7 +23,7 @@ from saltlite.master.store.postgres.connection import Database, PostgresConnecti
 from saltlite.master.store.postgres.inventory import PLACE, PostgresInventory
 from saltlite.master.store.postgres.pipeline import stored
 from saltlite.master.store.postgres.schema import MOVED_AWAY, NEVER_EMPTY, OLDEST_SERVER, TABLES, prepare
-from saltlite.master.store.postgres.seals import Seals
+from saltlite.master.store.postgres.seals import RowSeals
 from saltlite.master.store.postgres.statements import (
     BYTES,
     MASTERS,
@@ -92,7 +92,7 @@ class PostgresStore(PostgresReader):
         self._waits_s = waits_s
         self._name = name
         self._several = several
-        self.seals = Seals(seal_key)
+        self.seals = RowSeals(seal_key)
         self._where = self._database.where
         self.place = ""
         self._write_side = PostgresConnection(self._database, self._begin, reads=False)
@@ -270,12 +270,12 @@ class MovingStore:
 
     def seal(self, seal_key: bytes) -> None:
         """Seal what was taken."""
-        self._store.seals = Seals(seal_key)
+        self._store.seals = RowSeals(seal_key)
         self._store.seal_rows()
 
     def unsealed(self, seal_key: bytes) -> list[tuple[str, tuple[str, ...]]]:
-        """As `Seals.unsealed`, with this key."""
-        return Seals(seal_key).unsealed(self._side)
+        """As `RowSeals.unsealed`, with this key."""
+        return RowSeals(seal_key).unsealed(self._side)
 
     def leave(self) -> None:
         """Note that the store is elsewhere now: no master starts on what is left here."""

@@ -1,4 +1,4 @@
-"""Seals of the rows that let minions in, in a database that several masters share.
+"""RowSeals of the rows that let minions in, in a database that several masters share.
 
 Who can write into the database could accept a key of his own there. Therefore each row of `keys`, `tokens` and
 `preaccepts` has an HMAC with a key that the masters have, and the database does not. A row with another seal counts as
@@ -29,7 +29,7 @@ _DELETE_TOKEN = "DELETE FROM tokens WHERE token_id = ?"  # noqa: S105 - no passw
 _DELETE_PREACCEPT = "DELETE FROM preaccepts WHERE id = ?"
 
 
-class Seals:
+class RowSeals:
     """Makes and checks seals; without a key it makes empty ones, and accepts all."""
 
     def __init__(self, key: bytes | None) -> None:

@@ -36,7 +36,7 @@ from saltlite.master.store.postgres.seals import (
     SET_KEY_SEAL,
     SET_PREACCEPT_SEAL,
     SET_TOKEN_SEAL,
-    Seals,
+    RowSeals,
 )
 from saltlite.master.store.reader import AcceptedIds, SqlReader, TransactionQueries, Until, Values, insert, select
 from saltlite.master.store.rows import (
@@ -93,7 +93,7 @@ BYTES = " + ".join(
 class PostgresReader(SqlReader):
     """`saltlite.master.store.ports.StoreReader` over PostgreSQL."""
 
-    seals = Seals(None)
+    seals = RowSeals(None)
 
     # A transaction sees its own events before it writes the number down at its end.
     LAST_SEQ = "(SELECT greatest(seq, coalesce((SELECT max(seq) FROM events), 0)) FROM store)"
