@@ -68,7 +68,7 @@ def masters_text(answer: Mapping[str, Any], console: Console) -> str:
     for row in answer["masters"]:
         until, behind = row["certificate_until"], row["behind"]
         valid = "damaged" if until is None else "expired" if until < now else f"for {format_duration(until - now)}"
-        events = "" if behind is None else f"{behind} events"
+        events = "" if behind is None else f"{behind} event{'' if behind == 1 else 's'}"
         rows.append((row["name"], row["state"], str(row["sessions"]), events, valid, row["address"], row["version"]))
     return columns(rows, cut=(0, 5), width=width_for(console)) + "".join(f"{line}\n" for line in answer["differences"])
 
