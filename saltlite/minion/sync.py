@@ -75,6 +75,8 @@ class _Document:
     digest: str = ""
     known: str = ""
     sending: bool = False
+    retry: object = None
+    """Identifies the pending retry, None without one."""
     wait_s: float = AGAIN_S
     settled: list[Done] = field(default_factory=list)
 
@@ -89,6 +91,8 @@ class _Pillar:
     """Both are from the first piece, which is signed and covers the later ones."""
     fetching: bool = False
     asked: bool = False
+    retry: object = None
+    """Identifies the pending retry, None without one."""
     wait_s: float = AGAIN_S
     now: list[PillarDone] = field(default_factory=list)
     """Called when the one in transfer has arrived, or has failed."""
@@ -115,8 +119,8 @@ class DocumentSync:
         """Start a session: this master knows nothing yet, and transfers are lost."""
         self._session += 1
         for document in self._documents.values():
-            document.known, document.sending, document.wait_s = "", False, AGAIN_S
-        self._pillar.fetching, self._pillar.wait_s = False, AGAIN_S
+            document.known, document.sending, document.retry, document.wait_s = "", False, None, AGAIN_S
+        self._pillar.fetching, self._pillar.retry, self._pillar.wait_s = False, None, AGAIN_S
         self._sent_for_pillar = ""
         self._holds()
         for what, document in self._documents.items():
@@ -153,10 +157,15 @@ class DocumentSync:
     def refresh_pillar(self, done: PillarDone) -> None:
         """Fetch the pillar, in the next session if there is none, until it has arrived.
 
-        `done` is called then, or at the first failure with its reason.
+        A pending retry is made at once. `done` is called when the pillar has arrived, or at the first failure with its
+        reason.
         """
-        self._pillar.next.append(done)
-        self._pillar.asked = True
+        pillar = self._pillar
+        pillar.next.append(done)
+        pillar.asked = True
+        if pillar.retry is not None:
+            # Somebody may have mended what failed, and waits for this.
+            pillar.fetching, pillar.retry = False, None
         self._fetch()
 
     def settled(self, what: Kind, done: Done) -> None:
@@ -204,10 +213,19 @@ class DocumentSync:
         self._in_session(HOLDS_S, self._holds_again)
 
     def _send(self, what: str) -> None:
+        """Send a document, unless it is being sent. A pending retry is made at once."""
         document = self._documents[what]
-        if document.data and not document.sending:
-            document.sending = True
+        if document.data and (not document.sending or document.retry is not None):
+            document.sending, document.retry = True, None
             self._piece(what, document.data, 0)
+
+    def _send_later(self, what: str, reasons: Sequence[str]) -> None:
+        document = self._documents[what]
+        if reasons and document.wait_s == AGAIN_S:  # once, and not at each retry
+            log.warning("the master does not take the %s of this minion so far: %s", what, "; ".join(reasons))
+        retry = document.retry = object()
+        self._in_session(document.wait_s, lambda: self._send(what) if document.retry is retry else None)
+        document.wait_s = min(2 * document.wait_s, AGAIN_MAX_S)
 
     def _piece(self, what: str, data: bytes, offset: int) -> None:
         message = {
@@ -226,8 +244,7 @@ class DocumentSync:
         if data is not document.data:
             self._piece(what, document.data, 0)
         elif response["state"] == "busy":
-            self._in_session(document.wait_s, lambda: self._piece(what, document.data, 0))
-            document.wait_s = min(2 * document.wait_s, AGAIN_MAX_S)
+            self._send_later(what, response["names"])
         elif response["state"] != "ok":
             self._answered(what, document, response, ok=False)
         elif response["sha256"]:
@@ -270,7 +287,7 @@ class DocumentSync:
 
     def _from_start(self) -> None:
         self._pillar.data.clear()
-        self._pillar.sha256, self._pillar.size = b"", 0
+        self._pillar.sha256, self._pillar.size, self._pillar.retry = b"", 0, None
         self._rest()
 
     def _rest(self) -> None:
@@ -334,7 +351,8 @@ class DocumentSync:
             waiting, pillar.now, pillar.next = pillar.now + pillar.next, [], []
             for done in waiting:
                 done(why)
-        self._in_session(pillar.wait_s, self._from_start)
+        retry = pillar.retry = object()
+        self._in_session(pillar.wait_s, lambda: self._from_start() if pillar.retry is retry else None)
         pillar.wait_s = min(2 * pillar.wait_s, AGAIN_MAX_S)
 
     # -- sessions

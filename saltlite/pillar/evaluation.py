@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from saltlite.config.master import ExternalPillar
 from saltlite.errors import LocalProtocolError, SaltliteError
-from saltlite.limits import HeldContents
+from saltlite.limits import HeldContents, RateLimiter
 from saltlite.model.dataclass import dataclass
 from saltlite.model.ids import MinionId
 from saltlite.pillar.compiler import ERRORS, MemoryPillarFiles, Nodegroups, PillarFiles, has_top, names_of, pillar_of
@@ -236,8 +236,10 @@ PILLARS_MEMORY = DOC_MAX
 """Bytes of pillars in one MWorker that are being fetched piece by piece. The oldest is dropped first; its minion starts
 again."""
 
-PILLARS_A_MINUTE = 60
-"""Evaluations per minion and minute, so that one minion cannot keep an MWorker busy."""
+PILLARS_AT_ONCE = 60
+"""Evaluations that a minion may ask for at once, so that it cannot keep an MWorker busy …"""
+PILLAR_EVERY_S = 1.0
+"""… and seconds until it may ask for another one."""
 
 
 @dataclass(slots=True)
@@ -252,7 +254,7 @@ class Pillars:
     """Whether the option `ext_pillar` lists any."""
     on_demand: frozenset[str] = frozenset()
     """External pillars that minions may choose."""
-    _made: dict[MinionId, tuple[float, int]] = field(default_factory=dict)
+    _rate: RateLimiter = field(default_factory=lambda: RateLimiter(1 / PILLAR_EVERY_S, PILLARS_AT_ONCE))
     _under_way: HeldContents = field(default_factory=lambda: HeldContents(PILLARS_MEMORY))
 
     def any_to_make(self) -> bool:
@@ -261,13 +263,7 @@ class Pillars:
 
     def may_make(self, minion: MinionId, now: float) -> bool:
         """Whether the minion may have another evaluation now, which is then counted. `now` is seconds."""
-        since, count = self._made.get(minion, (now, 0))
-        if now - since >= 60.0:
-            since, count = now, 0
-        if count >= PILLARS_A_MINUTE:
-            return False
-        self._made[minion] = since, count + 1
-        return True
+        return not self._rate.take(minion, now)
 
     def remember(self, minion: MinionId, sha256: bytes, data: bytes) -> None:
         """Store a pillar that this minion fetches in pieces."""

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from saltlite.master.handlers.documents import (
+    AT_ONCE,
     BYTES_PER_MINUTE,
+    EVERY_S,
     IDLE_S,
-    PER_MINUTE,
     RATE_MIN,
     SHARES,
     SMALL,
@@ -166,11 +167,14 @@ def test_a_minion_sends_so_many_bytes_in_a_minute_and_a_large_document_after_it(
     assert isinstance(documents.put(MA, piece(half, 0, len(half))), Document)
 
 
-def test_a_minion_sends_so_many_documents_of_a_kind_in_a_minute(clock: ManualClock) -> None:
+def test_a_minion_sends_so_many_documents_of_a_kind_at_once_and_then_one_after_the_other(clock: ManualClock) -> None:
     documents = DocumentBuffer(clock)
-    for _ in range(PER_MINUTE):
+    for _ in range(AT_ONCE):
         assert isinstance(documents.put(MA, piece(DATA, 0, 100)), Document)
-    assert told(documents.put(MA, piece(DATA, 0, 100)))[0] == "busy"
     assert isinstance(documents.put(MA, piece(DATA, 0, 100, kind="grains")), Document)
-    clock.advance(60.0)
-    assert isinstance(documents.put(MA, piece(DATA, 0, 100)), Document)
+    for _ in range(2):
+        busy: Any = documents.put(MA, piece(DATA, 0, 100))
+        assert told(busy)[0] == "busy"
+        assert "at once" in busy["names"][0]
+        clock.advance(EVERY_S)
+        assert isinstance(documents.put(MA, piece(DATA, 0, 100)), Document)

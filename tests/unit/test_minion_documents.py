@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import heapq
 from collections.abc import Callable, Sequence
+from itertools import count
 from typing import Any
 
 import pytest
 
+from saltlite.master.handlers.documents import AT_ONCE, EVERY_S, Document, DocumentBuffer
 from saltlite.minion.processes.ipc_messages import FORGED
 from saltlite.minion.sync import AGAIN_S, HOLDS_S, DocumentCallbacks, DocumentSync
+from saltlite.model.ids import MinionId
+from saltlite.platform.daemon import ManualClock
 from saltlite.wire.codec import decode_document, document_digest, encode_document
 from saltlite.wire.limits import CHUNK
 from saltlite.wire.messages import Message, Sender, check, response_message
@@ -299,6 +304,64 @@ def test_a_refresh_that_fails_says_why_at_once_and_the_pillar_is_fetched_later(s
     settled.serve()
     assert settled.pillars[-1] == {"role": "db"}
     assert len(told) == 2
+
+
+def test_a_refresh_does_not_wait_for_the_retry_of_an_earlier_failure(settled: Master) -> None:
+    told: list[str] = []
+    settled.minion.refresh_pillar(told.append)
+    settled.say("busy", names=["top.sls took more than 1 s of CPU"])
+    settled.minion.refresh_pillar(told.append)
+    assert settled.serve() == ["doc_get pillar"]
+    assert told == ["top.sls took more than 1 s of CPU", ""]
+    settled.pass_time(AGAIN_S)
+    assert settled.asked == []
+
+
+def test_a_registration_does_not_wait_for_the_retry_of_an_earlier_failure(
+    settled: Master, caplog: pytest.LogCaptureFixture
+) -> None:
+    done: list[str] = []
+    settled.minion.resources_are(REGISTRATION)
+    settled.minion.registered(lambda: done.append("first"))
+    settled.say("busy", names=["the disk is full"])
+    assert "does not take the resources of this minion so far: the disk is full" in caplog.text
+    settled.minion.registered(lambda: done.append("second"))
+    assert (settled.serve(), done) == (["doc_put resources"], ["first", "second"])
+    settled.pass_time(AGAIN_S)
+    assert settled.asked == []
+
+
+def test_refreshes_one_after_the_other_never_wait_long_for_the_limit_of_the_master() -> None:
+    """Each begins when the one before is done, as in a loop of saltutil.sync_resources. Time passes in timers only."""
+    clock = ManualClock()
+    documents = DocumentBuffer(clock)
+    timers: list[tuple[float, int, Callable[[], None]]] = []
+    order = count()
+
+    def ask(message: Message, answered: Callable[[Message], None]) -> None:
+        found = documents.put(MinionId("web1"), {**message, "n": 1})
+        if isinstance(found, Document):
+            found = response_message(1, "ok", size=message["size"], sha256=message["sha256"])
+        answered(found)
+
+    class Timers:
+        def call_later(self, seconds: float, callback: Callable[[], None]) -> None:
+            heapq.heappush(timers, (clock.monotonic() + seconds, next(order), callback))
+
+    minion = DocumentSync(Timers(), ask, lambda _message: None, DocumentCallbacks())
+    minion.connected()
+    took = []
+    for number in range(2 * AT_ONCE):
+        done: list[float] = []
+        begun = clock.monotonic()
+        minion.resources_are(encode_document({"resources": {"dummy": [str(number)]}}))
+        minion.registered(lambda done=done: done.append(clock.monotonic()))  # type: ignore[misc]  # ends in this turn
+        while not done:
+            due, _number, callback = heapq.heappop(timers)
+            clock.advance(max(0.0, due - clock.monotonic()))
+            callback()
+        took.append(done[0] - begun)
+    assert max(took) <= AGAIN_S + EVERY_S
 
 
 def test_a_refresh_without_a_session_is_done_in_the_next_one(master: Master) -> None:

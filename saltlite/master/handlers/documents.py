@@ -23,6 +23,7 @@ from typing import Any
 
 from saltlite.auth.acl import Principal
 from saltlite.errors import RefusedError, RemoteProtocolError, SaltliteError, StoreError, UsageError
+from saltlite.limits import RateLimiter
 from saltlite.master.handlers.asks import answer_ask, report_ended
 from saltlite.master.handlers.events import answer_event
 from saltlite.master.handlers.registration import Taken, register
@@ -46,8 +47,10 @@ RATE_MIN = 128 * KIB
 """Bytes per second that a document older than IDLE_S needs, to keep its memory when another one needs it."""
 SMALL = MIB
 """Bytes up to which a document is small. Larger ones do not displace each other: none would ever complete."""
-PER_MINUTE = 30
-"""Documents of one kind per minion and minute. More are answered with `busy`."""
+AT_ONCE = 30
+"""Documents of one kind that a minion may send at once …"""
+EVERY_S = 2.0
+"""… and seconds until it may send another one. Further ones are answered with `busy`."""
 BYTES_PER_MINUTE = DOC_MAX
 """Bytes of documents per minion and minute."""
 
@@ -75,24 +78,22 @@ class _Arriving:
 
 
 class _Window:
-    """The documents of one minion in the last minute: when, which kind, how many bytes."""
+    """The documents of one minion in the last minute: when, and how many bytes."""
 
     def __init__(self) -> None:
-        self._sent: deque[tuple[float, str, int]] = deque()
+        self._sent: deque[tuple[float, int]] = deque()
 
-    def problem(self, kind: str, size: int, now: float) -> str:
+    def problem(self, size: int, now: float) -> str:
         """Why a document of that size exceeds the rate, "" if it does not."""
         sent = self._sent
         while sent and now - sent[0][0] >= 60.0:
             sent.popleft()
-        if sum(1 for _, one, _ in sent if one == kind) >= PER_MINUTE:
-            return f"the master takes {PER_MINUTE} times {kind} of a minion in a minute"
-        if sent and size + sum(size for _, _, size in sent) > BYTES_PER_MINUTE:
+        if sent and size + sum(size for _, size in sent) > BYTES_PER_MINUTE:
             return f"the master takes {BYTES_PER_MINUTE} bytes of documents of a minion in a minute"
         return ""
 
-    def add(self, kind: str, size: int, now: float) -> None:
-        self._sent.append((now, kind, size))
+    def add(self, size: int, now: float) -> None:
+        self._sent.append((now, size))
 
     def is_over(self, now: float) -> bool:
         """Whether the last minute is empty."""
@@ -111,6 +112,7 @@ class DocumentBuffer:
         self._held = 0
         self._windows: OrderedDict[MinionId, _Window] = OrderedDict()
         """The latest sender comes last."""
+        self._rate = RateLimiter(1 / EVERY_S, AT_ONCE)
 
     def put(self, minion: MinionId, message: Message) -> Message | Document:
         """Add a piece. Returns the document after the last one, else the response; its `size` is the next offset."""
@@ -121,8 +123,7 @@ class DocumentBuffer:
             )
         place, now = (minion, kind), self._clock.monotonic()
         self._forget_old(now)
-        problem = self._windows[minion].problem(kind, size, now) if minion in self._windows else ""
-        if message["offset"] == 0 and problem:
+        if message["offset"] == 0 and (problem := self._problem(minion, kind, size, now)):
             return response_message(n, "busy", names=[problem])
         arriving = self._arriving.get(place)
         if arriving is None or arriving.digest != message["sha256"]:
@@ -138,11 +139,18 @@ class DocumentBuffer:
         if len(arriving.data) < size:
             return response_message(n, "ok", size=len(arriving.data))
         self._forget(place)
-        self._windows.setdefault(minion, _Window()).add(kind, size, now)
+        self._rate.spend(place, now)
+        self._windows.setdefault(minion, _Window()).add(size, now)
         self._windows.move_to_end(minion)
         if hashlib.sha256(arriving.data).digest() != arriving.digest:
             return response_message(n, "ok", size=0)
         return Document(kind, bytes(arriving.data))
+
+    def _problem(self, minion: MinionId, kind: str, size: int, now: float) -> str:
+        """Why a document of that size comes too soon, "" if it does not."""
+        if self._rate.wait_s((minion, kind), now):
+            return f"the master takes {AT_ONCE} times {kind} of a minion at once, and then one every {EVERY_S:g} s"
+        return self._windows[minion].problem(size, now) if minion in self._windows else ""
 
     def _has_room(self, place: _Key, more: int, now: float) -> bool:
         """Whether `more` bytes fit; drops other documents that have to yield."""
