@@ -23,7 +23,7 @@ GRANTED: dict[str, Any] = {
 """`fred` may run test functions on `a` only; `eve` has a password and no right."""
 
 PING = {"client": "local", "tgt": "a", "fun": "test.ping"}
-END_S = 15.0
+END_S = 60.0
 """Within this a connection that was given up has ended: several times what the tests configure."""
 
 

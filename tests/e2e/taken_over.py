@@ -225,7 +225,7 @@ def connected(path: Path) -> object:
 def ask(path: Path, verb: str, **fields: Any) -> object:
     """What the master answers, unless it refuses."""
     with socket.socket(socket.AF_UNIX) as sock:
-        sock.settimeout(5.0)
+        sock.settimeout(60.0)
         sock.connect(str(path))
         data = pack({"v": 1, "verb": verb, **fields})
         sock.sendall(len(data).to_bytes(4, "big") + data)

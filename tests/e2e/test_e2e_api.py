@@ -290,7 +290,7 @@ def test_a_giant_body_is_not_read(admin: Api) -> None:
 def test_a_request_that_never_ends_is_hung_up_on(admin: Api) -> None:
     with raw_connection(admin) as sock:
         sock.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nX-Slow: ")
-        sock.settimeout(10)
+        sock.settimeout(60)
         assert sock.recv(4096) == b""
 
 
@@ -423,6 +423,6 @@ def test_without_a_master_the_answer_is_503(tmp_path: Path) -> None:
         url = fleet.start_api("alone", disable_ssl=True)
         began = time.monotonic()
         assert Api(url, "0" * 64).low(client="local", tgt="*", fun="test.ping").status == 503
-        assert time.monotonic() - began < 30
+        assert time.monotonic() - began < 60
     finally:
         fleet.close()

@@ -192,7 +192,7 @@ WEAKENING: list[tuple[dict[str, Any], str]] = [
     ({"module_executors": ["audit", "direct_call"]}, OTHER),
     ({"module_executors": []}, OTHER),
     ({"executor_opts": {}}, OTHER),
-    ({"executor_opts": {"call_timeout": 5}}, OTHER),
+    ({"executor_opts": {"call_timeout": 60}}, OTHER),
     ({"executor_opts": {"sudo_user": "root"}}, "takes the option 'sudo_user' from a caller"),
     ({"executor_opts": {"sudo_user": ""}}, "takes the option 'sudo_user' from a caller"),
     (

@@ -235,11 +235,11 @@ def test_a_chain_that_is_none_is_refused_before_anything_is_published(site: Flee
 
 def test_the_time_limit_of_an_executor_ends_the_function_and_says_so(site: Fleet) -> None:
     begun = time.monotonic()
-    said = through(site, "[timeout, direct_call]", "b", "test.sleep", "30", options="{call_timeout: 0.5}")
+    said = through(site, "[timeout, direct_call]", "b", "test.sleep", "600", options="{call_timeout: 0.5}")
     assert said.code == 4
     text = "ERROR executing 'test.sleep': test.sleep was ended, because it took longer than 0.5 s (executor timeout)"
     assert value(said) == text
-    assert time.monotonic() - begun < 15
+    assert time.monotonic() - begun < 60
 
 
 def test_a_program_that_a_function_waits_for_ends_with_its_time(site: Fleet) -> None:

@@ -84,7 +84,7 @@ def prometheus(served: tuple[Fleet, str], tmp_path_factory: pytest.TempPathFacto
             yield f"http://127.0.0.1:{port}"
         finally:
             process.terminate()
-            process.wait(30)
+            process.wait(60)
 
 
 def asked(address: str, path: str, **query: str) -> Any:

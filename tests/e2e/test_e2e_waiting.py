@@ -67,7 +67,7 @@ def test_killing_a_job_that_has_ended_is_refused_with_a_sentence(shared: Fleet) 
 
 
 def test_a_minion_that_is_away_is_named_with_its_reason_and_not_waited_for(fleet: Fleet) -> None:
-    patience_s = 20
+    patience_s = 120
     fleet.start_master(timeout=patience_s)
     fleet.join("a", "b", "c")
     fleet.daemons["b"].stop()

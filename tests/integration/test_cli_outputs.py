@@ -43,7 +43,8 @@ def test_a_reader_that_went_away_ends_the_command_quietly_whatever_the_format(tm
 def test_a_return_of_fifty_megabytes_comes_out_whole(tmp_path: Path, out: str) -> None:
     text = "a line of what some command wrote\n" * (LARGE // 34)
     with FakeMaster(tmp_path, fixed(published("a"), returned(1, "a", text), end(1))) as master:
-        line = command(master, "*", "cmd.run", "x", "--out", out, "--out-file", str(tmp_path / "out"))
+        # Nobody acknowledges the job, and the return takes longer than the usual 5 s on a busy machine.
+        line = command(master, "*", "cmd.run", "x", "-t", "60", "--out", out, "--out-file", str(tmp_path / "out"))
         subprocess.run(line, cwd=ROOT, check=True, timeout=60)
     assert (tmp_path / "out").read_text().count("a line of what some command wrote") == LARGE // 34
 

@@ -112,7 +112,7 @@ def test_a_terminal_that_a_program_made_is_not_paged(pager: Path) -> None:
         while block := os.read(ours, 65536):
             shown += block
     os.close(ours)
-    assert process.wait(30) == 0
+    assert process.wait(60) == 0
     assert b"paged" not in shown
     assert shown.startswith(b"# ")
 

@@ -196,18 +196,18 @@ def test_an_answer_that_comes_byte_by_byte_is_given_up_in_time(
             RestError, match=r"is not done answering after 0\.5 s|an internal error \(HTTP 500\)"
         ) as caught:
             Rest(address, "Example", headers={}).post("machines", {})
-        assert (time.monotonic() - began < 10, caught.value.unclear) == (True, True)
+        assert (time.monotonic() - began < 60, caught.value.unclear) == (True, True)
 
 
 @contextmanager
 def dripping(at_once: bytes, each: bytes) -> Iterator[str]:
-    """The address of a server that answers so, and then goes on with `each` for 5 s at most; with "" it ends there."""
+    """The address of a server that answers so, then goes on with `each` for 120 s at most; with "" it ends there."""
 
     def serve(client: socket.socket) -> None:
         with client, suppress(OSError):
             client.recv(65536)
             client.sendall(at_once)
-            until = time.monotonic() + (5 if each else 0)
+            until = time.monotonic() + (120 if each else 0)
             while time.monotonic() < until and not done.wait(0.02):
                 client.sendall(each)
 

@@ -99,7 +99,7 @@ def run(surroundings: JobContext, fun: str, *args: object) -> tuple[bytes, int]:
 
 def heard(process: JobProcess) -> bytes:
     while (said := process.receive()) is None:
-        assert select.select([process.socket], [], [], 20)[0], "the process says nothing"
+        assert select.select([process.socket], [], [], 60)[0], "the process says nothing"
     return said
 
 
@@ -417,7 +417,7 @@ def test_the_fork_server_tells_how_a_process_was_killed(fork_server: ForkServer)
     killed, other = fork_server.fork(2)
     exits = os.pidfd_open(killed.pid)
     os.kill(killed.pid, signal.SIGKILL)
-    assert select.select([exits], [], [], 20)[0]
+    assert select.select([exits], [], [], 60)[0]
     os.close(exits)
     assert killed.exit_status() == -signal.SIGKILL
     assert killed.exit_status() is None

@@ -50,7 +50,7 @@ class Minion:
 
     def connect(self) -> socket.socket:
         sock = socket.socket(socket.AF_UNIX)
-        sock.settimeout(5.0)
+        sock.settimeout(60.0)
         try:
             sock.connect(str(self.path))
         except OSError:

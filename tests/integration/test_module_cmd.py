@@ -226,7 +226,7 @@ def test_a_time_limit_kills_the_whole_tree_and_keeps_the_output(tmp_path: Path) 
     marker = tmp_path / "pid"
     began = time.monotonic()
     outcome = typed("cmd.run", f"echo begun; sh -c 'echo $$ > {marker}; sleep 300'; true", timeout=2)
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < 120
     assert outcome.retcode == 1
     assert outcome.value.startswith("begun\n")
     assert outcome.value.endswith(" : Timed out after 2 seconds")

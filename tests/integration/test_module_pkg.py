@@ -201,6 +201,7 @@ def package(tmp_path: Path) -> Iterator[Any]:
 
 
 @CHANGES
+@pytest.mark.timeout(600)  # dpkg syncs what it writes, some dozens of times
 def test_a_package_goes_through_its_whole_life(package: Any) -> None:
     first, second = package("1.0"), package("2.0")
     assert run("pkg.install", sources=[{NAME: first}]).value == {NAME: {"old": "", "new": "1.0"}}

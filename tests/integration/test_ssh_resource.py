@@ -197,8 +197,8 @@ def test_a_host_that_hangs_costs_its_time_limit_and_is_reached_again_afterwards(
 def test_a_command_that_takes_too_long_is_given_up(on: Call) -> None:
     began = time.monotonic()
     with pytest.raises(CommandExecutionError, match=r"web-1: timed out after 0\.3 s"):
-        on("cmd.run", "sleep 30", timeout=0.3)
-    assert time.monotonic() - began < 30
+        on("cmd.run", "sleep 600", timeout=0.3)
+    assert time.monotonic() - began < 120
 
 
 def test_a_connection_that_is_cut_is_no_return_code(tmp_path: Path) -> None:

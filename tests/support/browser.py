@@ -105,7 +105,9 @@ class Browser:
                 found, problem = None, str(error).splitlines()[0]
             if found:
                 return found
-            assert time.monotonic() < deadline, f"not so: {what}; {problem}\n{self.driver.page_source[:5000]}"
+            assert time.monotonic() < deadline, (
+                f"not so: {what}; {problem}; {self.complaints()}\n{self.driver.page_source[:5000]}"
+            )
             time.sleep(0.05)
 
     def emulate(self, *, width: int = 1200, scheme: str = "light") -> None:

@@ -14,7 +14,7 @@ from saltlite.api.feeds import GZIP_HEAD, PACKED_ABOVE, BehindError, EventBatch,
 from saltlite.client.connection import ConnectionLostError
 from saltlite.errors import LoginError, UnreachableError
 
-WAIT_S = 10.0
+WAIT_S = 60.0
 
 
 def rows(*seqs: int, size: int = 1) -> dict[str, Any]:

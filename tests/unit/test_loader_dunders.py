@@ -91,7 +91,7 @@ def test_calls_at_once_have_return_codes_of_their_own(tmp_path: Path) -> None:
     source = """
         def f(number, barrier):
             __context__["retcode"] = number
-            barrier.wait(10)
+            barrier.wait(60)
             return __context__["retcode"]
         """
     loader = loader_over(write(tmp_path, {"m": source}))

@@ -165,7 +165,7 @@ def test_calls_at_once_see_each_its_own_resource_and_grains(tmp_path: Path) -> N
     wrong: list[Any] = []
 
     def calls(number: int) -> None:
-        meet.wait(10)
+        meet.wait(60)
         for _ in range(50):
             said = run(one, "test.names", resource=f"p{number}", grains={"rid": f"p{number}"}).value
             if said[:2] != [{"id": f"p{number}", "type": "probe"}, {"rid": f"p{number}"}]:

@@ -24,7 +24,7 @@ def init(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
         else:
             sock.bind(f"\0saltlite-test-{os.getpid()}")
             monkeypatch.setenv("NOTIFY_SOCKET", f"@saltlite-test-{os.getpid()}")
-        sock.settimeout(5)
+        sock.settimeout(60)
         yield sock
 
 

@@ -34,7 +34,7 @@ def test_the_thread_of_a_resource_that_is_gone_ends() -> None:
     threads = ResourceThreads()
     kept, gone = (threads.run(one, threading.current_thread) for one in ("a:1", "a:2"))
     threads.keep(["a:1"])
-    gone.join(10)
+    gone.join(60)
     assert (gone.is_alive(), threads.run("a:1", threading.current_thread)) == (False, kept)
     assert threads.run("a:2", threading.current_thread) is not gone
 

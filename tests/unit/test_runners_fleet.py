@@ -360,7 +360,7 @@ def woken(count: int) -> Iterator[tuple[int, list[str]]]:
     """A port of loopback, and the hardware addresses in the packets that it got, at the end."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         sock.bind(("127.0.0.1", 0))
-        sock.settimeout(5)
+        sock.settimeout(60)
         macs: list[str] = []
         yield sock.getsockname()[1], macs
         for _ in range(count):

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 CALLERS = frozenset({DIRECT, SUDO, "dry"})
 """Executors that have a result for every call, so that a chain ends with them."""
 
-TRY_S = 30.0
+TRY_S = 120.0
 """How long all of them together may take."""
 
 _REFUSED = "' __virtual__ returned False"
