@@ -18,6 +18,8 @@ WITHIN_S = 12
 NOWHERE = "127.0.0.1:1"
 PREVIOUS = "6f1ca0a4"
 """No version is released yet: the commit that packages and upgrades were built on stands in for it."""
+MASTER_BEFORE = "87fb339e"
+"""Its masters take minions of this version; those of PREVIOUS refuse them, as the upgrade notes of CHANGELOG say."""
 
 
 def test_minions_get_the_version_of_the_master_or_go_back_by_themselves(fleet: Fleet, tmp_path: Path) -> None:
@@ -78,6 +80,16 @@ def test_a_minion_of_the_version_before_works_with_this_master(fleet: Fleet, tmp
         pytest.skip(f"the clone does not have the commit {PREVIOUS}")
     fleet.start_master()
     fleet.through = launcher(old)
+    works(fleet)
+
+
+def test_this_minion_works_with_a_master_of_the_version_before(fleet: Fleet, tmp_path: Path) -> None:
+    old = of_commit(tmp_path / "old", MASTER_BEFORE)
+    if old is None:
+        pytest.skip(f"the clone does not have the commit {MASTER_BEFORE}")
+    fleet.through = launcher(old)
+    fleet.start_master()
+    fleet.through = ()
     works(fleet)
 
 
