@@ -572,10 +572,10 @@ def log_defect(where: str) -> None:
     log.error("%s met a defect of saltlite: please report this%s", where, again, exc_info=error)
 
 
-def supervised(where: str, work: Callable[[], None]) -> bool:
-    """Do the work; False if it met a defect, which is then logged."""
+def supervised(where: str, work: Callable[..., None], *args: object) -> bool:
+    """Do the work with these arguments; False if it met a defect, which is then logged."""
     try:
-        work()
+        work(*args)
     except Exception:  # noqa: BLE001 - named supervision point: the caller goes on with its next piece of work
         log_defect(where)
         return False

@@ -19,7 +19,7 @@ from saltlite.errors import LocalProtocolError, RemoteProtocolError
 from saltlite.model.dataclass import dataclass
 from saltlite.model.plain import DEPTH_MAX, INT_MAX, INT_MIN, KEY_MAX, digits, free_key, key_of
 from saltlite.model.sha256 import sha256
-from saltlite.wire.framing import PACK_BYTES
+from saltlite.wire.framing import packed
 from saltlite.wire.limits import (
     DOC_MAX,
     EVENT_DATA_MAX,
@@ -134,7 +134,7 @@ def encode(value: object, limits: Limits = PROTOCOL) -> bytes:
     encode_checked for values of users.
     """
     try:
-        data: bytes = msgpack.packb(value, buf_size=PACK_BYTES)
+        data = packed(value)
     except (TypeError, ValueError, OverflowError) as error:
         raise LocalProtocolError(f"a value cannot be sent: {error}") from error
     if len(data) > limits.total:

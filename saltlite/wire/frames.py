@@ -293,22 +293,23 @@ class SecureSession:
         itself, so the owner decides whether they are allowed. Raises RemoteProtocolError with the reason `truncated`,
         `oversize`, `wrong-session`, `replay`, `exhausted` or `bad-mac`; a refused frame leaves the session unchanged.
         """
-        if len(frame) < DATA_MIN:
-            raise RemoteProtocolError("truncated", f"DATA has {len(frame)} bytes of at least {DATA_MIN}")
-        if len(frame) > FRAME_MAX:
-            raise RemoteProtocolError("oversize", f"DATA has {len(frame)} bytes of at most {FRAME_MAX}")
-        if frame[:_PREFIX_BYTES] != self._prefix:
+        size = len(frame)
+        if size < DATA_MIN:
+            raise RemoteProtocolError("truncated", f"DATA has {size} bytes of at least {DATA_MIN}")
+        if size > FRAME_MAX:
+            raise RemoteProtocolError("oversize", f"DATA has {size} bytes of at most {FRAME_MAX}")
+        if not frame.startswith(self._prefix):
             raise RemoteProtocolError("wrong-session", "the frame belongs to another session")
         (counter,) = _COUNTER.unpack_from(frame, _PREFIX_BYTES)
-        if counter <= self._seen:
-            raise RemoteProtocolError("replay", f"frame {counter} came after frame {self._seen}")
+        seen = self._seen
+        if counter <= seen:
+            raise RemoteProtocolError("replay", f"frame {counter} came after frame {seen}")
         if counter >= SESSION_MAX_FRAMES:
             raise RemoteProtocolError("exhausted", "the peer counts past the end of the session")
-        header, sealed = frame[:DATA_HEADER_BYTES], frame[DATA_HEADER_BYTES:]
         try:
-            plaintext = self._decrypt(nonce_of(counter), sealed, header)
+            plaintext = self._decrypt(nonce_of(counter), frame[DATA_HEADER_BYTES:], frame[:DATA_HEADER_BYTES])
         except InvalidTag:
             raise RemoteProtocolError("bad-mac", f"the tag of frame {counter} does not match") from None
-        self.missed += counter - self._seen - 1
+        self.missed += counter - seen - 1
         self._seen = counter
         return plaintext

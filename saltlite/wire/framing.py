@@ -24,11 +24,26 @@ LENGTH = struct.Struct(">I")
 PACK_BYTES = 4096
 """The first size of the buffer of a message. By default it has 256 KiB, which two system calls get and give back."""
 
+_packers: list[Any] = []
+"""Packers that are not in use: making one takes as long as it needs for a small message."""
+
+
+def packed(value: object) -> bytes:
+    """The msgpack bytes of a value. Raises TypeError, ValueError or OverflowError for one that cannot be encoded."""
+    try:
+        packer = _packers.pop()
+    except IndexError:
+        packer = msgpack.Packer(buf_size=PACK_BYTES)
+    data: bytes = packer.pack(value)
+    # The buffer of a packer never shrinks, and one that raised an exception is not used again.
+    if len(data) <= PACK_BYTES:
+        _packers.append(packer)
+    return data
+
 
 def pack(message: IpcMessage) -> bytes:
     """Encode one message."""
-    packed: bytes = msgpack.packb(message, use_bin_type=True, buf_size=PACK_BYTES)
-    return packed
+    return packed(message)
 
 
 def unpack(data: bytes | memoryview) -> IpcMessage:

@@ -7,6 +7,7 @@ sender, and there are no operator verbs (R1, R2).
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any
@@ -73,10 +74,21 @@ class Sender(StrEnum):
     MINION = "minion"
 
 
+PARTS_REMEMBERED = 256
+"""Ids of parts whose form is remembered: thousands of minions return the same one."""
+_PART_LENGTH = 64
+"""Longer texts are not remembered. No id is that long."""
+
+
 def _part(value: object) -> bool:
     """The id of a part of a job; for the minion itself it is the jid."""
+    return isinstance(value, str) and len(value) <= _PART_LENGTH and _is_part(value)
+
+
+@functools.lru_cache(PARTS_REMEMBERED)
+def _is_part(text: str) -> bool:
     try:
-        parse_part_id(value)
+        parse_part_id(text)
     except UsageError:
         return False
     return True
@@ -89,7 +101,7 @@ def _job(value: object) -> bool:
 
 def _result(value: object) -> bool:
     """The key of a result: its part, or a segment of a part for resources."""
-    return is_segment_id(value) or _part(value)
+    return _part(value) or is_segment_id(value)
 
 
 def is_srn(value: object) -> bool:

@@ -7,6 +7,7 @@ is one suite and no negotiation: another suite is another protocol version.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from enum import Enum
 
 from cryptography.exceptions import InvalidTag
@@ -57,17 +58,13 @@ MESSAGE_MAX = REPLY_MAX - 2
 PAYLOAD_MAX = MESSAGE_MAX - KEY_BYTES - (KEY_BYTES + TAG_BYTES) - TAG_BYTES
 """Bytes of payload that fit into every handshake message (the second one has the most overhead)."""
 
-_NONCE = struct.Struct("<4xQ")
+nonce_of: Callable[[int], bytes] = struct.Struct("<4xQ").pack
+"""The 12-byte ChaCha20-Poly1305 nonce of a counter in Noise: four zero bytes, then little endian."""
 
 
 def public_of(private: bytes) -> bytes:
     """The X25519 public key (32 bytes) of a raw private key. Raises LocalProtocolError if that has not 32."""
     return _private_key(private).public_key().public_bytes_raw()
-
-
-def nonce_of(counter: int) -> bytes:
-    """The 12-byte ChaCha20-Poly1305 nonce of a counter in Noise: four zero bytes, then little endian."""
-    return _NONCE.pack(counter)
 
 
 class CipherState:

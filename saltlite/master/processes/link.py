@@ -12,7 +12,6 @@ import zlib
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import field
-from functools import partial
 
 from saltlite.master.processes import link_channel as ipc
 from saltlite.master.protocol.effects import (
@@ -113,7 +112,7 @@ class LinkProcess:
         if self._stopping:
             return
         self._is_busy = True
-        if not supervised(f"a frame from {address}", partial(self._manager.frame, route, connection, address, frame)):
+        if not supervised("a frame of a minion", self._manager.frame, route, connection, address, frame):
             self._link.hang_up(connection, address)
         self._schedule()
 
@@ -135,7 +134,7 @@ class LinkProcess:
 
         def on_batch(batch: list[bytes]) -> None:
             for data in batch:
-                supervised("a message of an MWorker", partial(self._from_mworker, mworker, unpack(data)))
+                supervised("a message of an MWorker", self._from_mworker, mworker, unpack(data))
             self._schedule()
 
         def on_close(_reason: str) -> None:

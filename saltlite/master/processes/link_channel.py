@@ -68,8 +68,7 @@ def decide(item: Decide) -> IpcMessage:
 
 def reports(number: int, items: Sequence[MinionReport]) -> IpcMessage:
     """Reports to store; answered by `committed` or `uncommitted` with the same number."""
-    rows = [[item.id, item.fingerprint, item.message, item.body] for item in items]
-    return {"t": "reports", "n": number, "items": rows}
+    return {"t": "reports", "n": number, "items": items}
 
 
 def pull(minion: str, session: Presence | None, since: str = "") -> IpcMessage:

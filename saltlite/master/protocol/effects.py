@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from saltlite.model.dataclass import dataclass
 from saltlite.model.keys import Fingerprint
 from saltlite.wire.messages import Message
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
+class Send(NamedTuple):
     """Send this frame.
 
     `session` is 0 for a peer without one. A frame of a session carries the delivery `jid` or `message`, by which
@@ -40,8 +41,7 @@ class Decide:
     hello: Message
 
 
-@dataclass(frozen=True, slots=True)
-class MinionReport:
+class MinionReport(NamedTuple):
     """A message that an MWorker must store: `job_state`, `functions`, `digest`, or `return` with its body."""
 
     id: str

@@ -189,9 +189,13 @@ class SessionManager:
             while self._lost_connections:
                 self._probe(self._lost_connections.pop())
             # Of ten thousand sessions few are due, so the others do not cost a call each.
-            for peer in list(self.sessions.by_number.values()):
-                if peer.state is None or now >= peer.pull_at or now - peer.last_seen >= peer.silence_s:
-                    self._check(peer, now)
+            due = [
+                peer
+                for peer in self.sessions.by_number.values()
+                if peer.state is None or now >= peer.pull_at or now - peer.last_seen >= peer.silence_s
+            ]
+            for peer in due:
+                self._check(peer, now)
             if self.sharing is not None:
                 self._send_all(self.sharing.placement.due(self.sessions.by_number, len(self.sessions.by_id), now))
             self._grant(self._assembly.expire(now))

@@ -65,7 +65,7 @@ class Delivery:
     @property
     def size(self) -> int:
         """Bytes in the send window."""
-        return len(self.body) + sum(map(len, self.srns))
+        return len(self.body) + (sum(map(len, self.srns)) if self.srns else 0)
 
     def message(self, now: float) -> Message:
         """The `job` message. An expired job is sent with 0 ms, and the answer settles whether it ever arrived."""
