@@ -309,6 +309,18 @@ def test_a_new_job_is_not_pushed_into_a_session_that_the_store_may_not_know() ->
     assert [message["t"] for message in guest.heard()] == ["job"]
 
 
+def test_a_job_that_comes_while_the_first_pull_is_answered_is_pulled_after_that() -> None:
+    table = Table()
+    table.join("web1")
+    table.take()
+    # The answer was read before the job was stored.
+    table.manager.push("web1", [delivery(1, table)])
+    table.manager.deliver("web1", [delivery(2, table)], rest="")
+    assert of(Pull, table.take()) == [Pull("web1", fresh=False)]
+    table.manager.deliver("web1", [delivery(1, table)], rest="")
+    assert of(Pull, table.take()) == []
+
+
 def test_a_session_ends_when_a_frame_of_its_minion_did_not_arrive() -> None:
     table = Table()
     guest = table.join("web1")

@@ -271,6 +271,9 @@ def test_a_master_that_drains_sends_its_minions_away_once_and_takes_no_more() ->
     table.manager.drain(True)
     table.manager.drain(True)
     assert [message for _name, message in told(guests, table)] == [{"t": "move", "to": "", "spread_ms": 15}] * 3
+    # The directory says now that this master takes no sessions, and comes without a second request to leave.
+    among(table, MASTERS[1], replace(MASTERS[0], is_up=False))
+    assert {message["t"] for _name, message in passes(table, guests, 2)} == {"directory"}
     # It had proved its key before.
     late.decided("accepted")
     assert [message["t"] for _name, message in passes(table, [*guests, late], 2)] == ["welcome", "directory", "move"]

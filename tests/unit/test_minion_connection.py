@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from saltlite.minion.protocol.connection import (
     BACKOFF_MAX_S,
     BACKOFF_MIN_S,
     CONNECT_TIMEOUT_S,
+    NEVER,
     REFUSED_MAX_S,
     REFUSED_MIN_S,
     SECOND_MAX_S,
@@ -439,13 +441,53 @@ def test_a_minion_that_knows_one_master_waits_until_it_is_silent() -> None:
         assert seconds_of(it) == []
 
 
-def test_a_session_that_is_lost_ends_the_attempt_beside_it() -> None:
+def test_a_session_that_is_lost_ends_the_attempt_that_waits_for_its_moment() -> None:
     it = with_directory()
-    it.say({"t": "move", "to": "", "spread_ms": 0})
-    it.wait(0.1)
+    it.say({"t": "move", "to": "", "spread_ms": 2000})
     it.take()
     it.connection.link_down("gone")
     assert CloseSecond() in it.take()
+    assert it.phase() is Phase.BACKOFF
+
+
+def under_way() -> Scripted:
+    """A minion that connects to another master, as it was asked to."""
+    it = with_directory()
+    it.say({"t": "move", "to": "", "spread_ms": 0})
+    it.wait(0.1)
+    assert len(seconds_of(it)) == 1
+    return it
+
+
+ENDINGS: dict[str, Callable[[Scripted], None]] = {
+    "replaced": lambda it: it.say({"t": "state", "state": "replaced"}),
+    "reconnect": lambda it: it.say({"t": "reconnect", "spread_ms": 3000}),
+    "lost": lambda it: it.connection.link_down("gone"),
+}
+
+
+@pytest.mark.parametrize("how", ENDINGS)
+def test_a_session_that_ends_while_another_master_takes_the_minion_over_does_not_end_that(how: str) -> None:
+    it = under_way()
+    ENDINGS[how](it)
+    it.connection.link_down("gone")
+    it.connection.frame(b"a frame of the ended session")
+    assert (it.take(), it.phase(), it.rest_s()) == ([], Phase.READY, NEVER)
+    assert not it.connection.send({"t": "job_state", "jid": JID, "state": "running", "reason": ""})
+    it.connection.second_failed()
+    assert CloseSecond() in it.take()
+    assert it.phase() is Phase.BACKOFF
+    assert it.rest_s() <= 3.0
+
+
+def test_a_minion_that_is_asked_again_goes_on_with_the_connection_that_it_makes() -> None:
+    it = under_way()
+    it.say({"t": "move", "to": "", "spread_ms": 0})
+    assert it.take() == []
+    it.say({"t": "move", "to": "m3", "spread_ms": 0})
+    assert CloseSecond() in it.take()
+    it.wait(0.1)
+    assert seconds_of(it) == ["m3.example:4515"]
 
 
 def test_the_second_connection_counts_on_in_the_order_of_handshakes() -> None:

@@ -289,14 +289,20 @@ class SessionManager:
         peer.outbox.refill(deliveries, starved=starved, rest=rest)
         if rest is not None:
             peer.pull_at = now + PULL_AGAIN_S
+            if peer.has_missed:
+                peer.has_missed = False
+                self._effects.append(Pull(peer.id, fresh=False))
         self._sending[peer.session.id] = peer
         self._effects += peer.due(now)
 
     def push(self, minion: str, deliveries: Iterable[Delivery]) -> None:
-        """Deliver a new job. A session that the store does not know yet pulls it: else it might run, yet be EXPIRED."""
+        """Deliver a new job. A session that the store does not know yet pulls it: else it might run, yet be EXPIRED.
+        It pulls again if the answer to its first pull was already on its way."""
         peer = self.sessions.by_id.get(minion)
         if peer is not None and peer.known:
             self.deliver(minion, deliveries)
+        elif peer is not None:
+            peer.has_missed = True
 
     def cancel(self, parts: Iterable[tuple[str, str]]) -> None:
         """Have minions end parts of jobs, by (minion, part). Each answers with a state or a return."""

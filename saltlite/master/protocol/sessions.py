@@ -184,6 +184,8 @@ class MinionSession:
     """When the next fresh pull is due."""
     known: bool = False
     """Whether an MWorker has answered the first pull, so that the store knows of this session."""
+    has_missed: bool = False
+    """Whether a new job came before that answer, which may have been read before the job was stored."""
     held: list[Message] = field(default_factory=list)
     """Messages that the link had no room for, in order."""
 

@@ -180,6 +180,8 @@ class Placement:
 
     def __init__(self, name: str) -> None:
         self.is_draining = False
+        self._leaving: set[int] = set()
+        """The sessions that were asked to leave since this master drains."""
         self._name = name
         self._message: Message | None = None
         self._directory: Directory = NOWHERE
@@ -206,6 +208,7 @@ class Placement:
         """Whether this master drains; the messages that send its minions away."""
         if wanted and not self.is_draining:
             leaving = list(sessions)
+            self._leaving = {peer.session.id for peer in leaving}
             spread_ms = min(SPREAD_MAX_MS, len(leaving) * 1000 // DRAIN_PER_S)
             for peer in leaving:
                 yield peer, move("", spread_ms) if peer.hello["moves"] else {"t": "reconnect", "spread_ms": spread_ms}
@@ -220,8 +223,10 @@ class Placement:
             if peer.session.id in sessions:
                 yield peer, self._message
                 if self.is_draining:
-                    # It was accepted just before.
-                    yield peer, move("", 0)
+                    # Asked once: a minion that is asked again gives up the connection that it has begun to make.
+                    if peer.session.id not in self._leaving:
+                        # It was accepted just before.
+                        yield peer, move("", 0)
                 elif self._directory.home(MinionId(peer.id)) not in ("", self._name):
                     self._foreign[peer.session.id] = peer
         for number in [number for number in self._foreign if number not in sessions]:

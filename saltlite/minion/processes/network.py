@@ -249,6 +249,7 @@ class NetworkProcess:
                         log.info("%s was tried beside the session: %s", self._second.connection.master, reason)
                         self._drop_second()
                         self._connection.second_failed()
+                        self.carry_out()
                         return
                     case _:
                         pass

@@ -21,7 +21,8 @@ A master that shares its store with others sends a directory of them (`saltlite.
 them: it tries its home first, and the masters of its configuration last. A READY minion tries another master beside
 its session, by a second machine (`beside`), when its master sends MOVE, or does not answer a heartbeat for 10 to 20 s.
 The session ends when the second connection is READY. So a move costs no time without a session, and a minion stays
-where it is while no other master accepts it.
+where it is while no other master accepts it. A session that ends meanwhile (REPLACED, RECONNECT, link down) leads to
+BACKOFF only if the second connection fails.
 
 Rules: it never ends by itself. It sends nothing about the minion before the master has authenticated. A failed proof
 changes only the time of the next attempt (R5). The back-off is reset after 60 s of READY, the wait in REFUSED by
@@ -170,6 +171,13 @@ class _Second:
     to: str = ""
     is_asked: bool = False
     tries: int = 0
+    over: tuple[str, float | None] | None = None
+    """Why the session ended while this connection was being made, and how long to wait if it fails."""
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether there is a second connection now, which is not accepted yet."""
+        return self.at == NEVER
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +251,8 @@ class ConnectionMachine:
 
     def deadline(self) -> float:
         """Monotonic time at which `tick()` is due."""
+        if self._is_over:
+            return NEVER
         if self._session is not None and self.phase in (Phase.PENDING, Phase.READY):
             second = NEVER if self._second is None else self._second.at
             return min(self._beat_due, self._last_heard + SILENCE_BEATS * self._beat_s, self._session_ends, second)
@@ -279,10 +289,12 @@ class ConnectionMachine:
         if self.phase not in (Phase.BACKOFF, Phase.REFUSED):
             if self.phase is Phase.HANDSHAKE:
                 reason += ", before it proved itself: `saltlite doctor` here says whether it is of another fleet"
-            self._back_off(reason)
+            self._session_over(reason)
 
     def frame(self, raw: bytes) -> None:
         """Handle a frame. A bad one ends the session, never the process."""
+        if self._is_over:
+            return
         try:
             self._frame(frames.parse(raw))
         except ProtocolError as error:
@@ -292,6 +304,8 @@ class ConnectionMachine:
     def tick(self) -> None:
         """Handle timeouts."""
         now = self._clock.monotonic()
+        if self._is_over:
+            return
         if self.phase in (Phase.BACKOFF, Phase.REFUSED):
             if now >= self._deadline:
                 self._connect(now)
@@ -312,7 +326,9 @@ class ConnectionMachine:
     def second_failed(self) -> None:
         """The second connection was not accepted: the session stays, and another master is tried later."""
         second = self._second
-        if second is None or (second.is_asked and second.to):
+        if second is not None and second.over is not None:
+            self._back_off(*second.over)
+        elif second is None or (second.is_asked and second.to):
             # This master sends MOVE again if it still wants the minion to go there.
             self._second = None
         else:
@@ -320,7 +336,7 @@ class ConnectionMachine:
 
     def send(self, message: Mapping[str, Any]) -> bool:
         """Seal a message for the master; False, without effect, while not READY."""
-        if self.phase is not Phase.READY or self._session is None:
+        if self.phase is not Phase.READY or self._session is None or self._is_over:
             return False
         self._effects.append(SendFrame(self._session.seal(codec.encode(message))))
         return True
@@ -441,17 +457,25 @@ class ConnectionMachine:
                 self._beat(self._clock.monotonic())
             case "reconnect":
                 wait_s = self._clock.uniform(0.0, message["spread_ms"] / 1000)
-                self._back_off("the master is about to restart", wait_s=wait_s)
+                self._session_over("the master is about to restart", wait_s)
             case "move":
-                wait_s = self._clock.uniform(0.0, message["spread_ms"] / 1000)
-                self._effects.append(CloseSecond())
-                self._second = _Second(self._clock.monotonic() + wait_s, message["to"], is_asked=True)
+                self._move(message["to"], message["spread_ms"])
             case verb if verb in FOR_JOBS:
                 if verb == "directory":
                     self._directory_received(message)
                 self._effects.append(Deliver(message))
             case _:
                 raise RemoteProtocolError("unexpected-verb", message["t"])
+
+    def _move(self, to: str, spread_ms: int) -> None:
+        second = self._second
+        if second is not None and second.is_under_way and to in ("", second.to):
+            # It is on its way: the other master may have taken it over already.
+            second.to = to
+            return
+        self._effects.append(CloseSecond())
+        wait_s = self._clock.uniform(0.0, spread_ms / 1000)
+        self._second = _Second(self._clock.monotonic() + wait_s, to, is_asked=True)
 
     def _directory_received(self, message: Message) -> None:
         keys = [] if self._certificate is None else [self._certificate.job_public]
@@ -478,7 +502,7 @@ class ConnectionMachine:
                 raise RemoteProtocolError("unexpected-state", state)
             self._enter(Phase.PENDING, "the key waits to be accepted: `saltlite key accept` on the master")
         elif state == "replaced":
-            self._back_off("a newer connection of this minion's key took the place of this one")
+            self._session_over("a newer connection of this minion's key took the place of this one")
         elif state == "deleted":
             self._back_off("the key was deleted on the master: it is presented anew")
         else:
@@ -497,6 +521,21 @@ class ConnectionMachine:
         if self._second is None and self.phase is Phase.READY and self._directory.masters:
             # Any message of the master takes this back.
             self._second = _Second(now + UNANSWERED_S * self._clock.uniform(1.0, 2.0))
+
+    @property
+    def _is_over(self) -> bool:
+        """Whether the session has ended while a second connection is being made, which may take its place."""
+        return self._second is not None and self._second.over is not None
+
+    def _session_over(self, reason: str, wait_s: float | None = None) -> None:
+        """The master or the link ended the session. A second connection that is being made goes on: the other master
+        may have taken the minion over, which ends the session here before the minion has heard of it."""
+        second = self._second
+        if self.phase is not Phase.READY or second is None or not second.is_under_way:
+            self._back_off(reason, wait_s)
+        elif second.over is None:
+            second.over = reason, wait_s
+            second.is_asked = True
 
     def _back_off(self, reason: str, wait_s: float | None = None) -> None:
         now = self._clock.monotonic()
