@@ -312,6 +312,9 @@ class Finished:
         found = {reply.name: full_row(reply, self.jid) for reply in self.replies if reply.has_value}
         for target in self._progress.missing():
             state, reason = self._progress.states[target], self._progress.reasons.get(target, "")
+            if self._progress.is_away(target):
+                why = published.absences.get(published.carrier(target), "")
+                reason = reason or f"Not connected{why and f': {why}'}"
             text = f"Minion did not return. [{reason or _TEXT_OF_STATE.get(state, state)}]"
             row = {"ret": text, "retcode": 1, "jid": self.jid, "success": False, "out": "nested"}
             found.setdefault(published.name(target), row)

@@ -15,7 +15,7 @@ from saltlite.errors import RemoteProtocolError, SaltliteError, UnreachableError
 
 TYPE_CHECKING = False  # importing typing takes as long as the rest of the command line
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
     from types import FrameType
     from typing import Any, Self, TypeVar
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from saltlite.cli.outcome import Missing
     from saltlite.cli.printers import Printer
     from saltlite.client.follower import Progress, Published, WaitPolicy
-    from saltlite.client.local import LocalClient
+    from saltlite.client.local import LastSeen, LocalClient
 
     T = TypeVar("T")
     Message = dict[str, Any]
@@ -97,14 +97,14 @@ class Following:
                 self._wait_and_ask(policy, self._interrupts)
             if self._away_unreported:
                 report_away(self._progress, self._console)
-            seen_ago = self._seen_ago()
+            last_seen = self._last_seen()
         except KeyboardInterrupt:
             self._printer.finish(self._missing(), exitcodes.INTERRUPTED)
             raise Detached(self._jid) from None
         except (UnreachableError, RemoteProtocolError) as error:
             self._printer.finish(self._missing(), error.exit_code)
             raise
-        missing, code = self._missing(seen_ago), outcome.exit_code(self._progress, passthrough=self._passthrough)
+        missing, code = self._missing(last_seen), outcome.exit_code(self._progress, passthrough=self._passthrough)
         self._printer.finish(missing, code)
         return code, missing
 
@@ -135,15 +135,17 @@ class Following:
             messages.close()
             self._console.clear_status()
 
-    def _seen_ago(self) -> Mapping[str, float | None]:
-        silent = self._progress.silent()
+    def _last_seen(self) -> LastSeen | None:
+        progress = self._progress
+        carriers = dict.fromkeys([*progress.silent(), *map(progress.published.carrier, outcome.open_targets(progress))])
+        waited_for = [minion for minion in carriers if minion not in progress.published.away]
         try:
-            return self._client.seen_ago(silent) if silent else {}
+            return self._client.last_seen(waited_for) if waited_for else None
         except SaltliteError:  # the master may be gone by now; the summary does without
-            return {}
+            return None
 
-    def _missing(self, seen_ago: Mapping[str, float | None] | None = None) -> list[Missing]:
-        return outcome.missing(self._progress, known_now(self._progress, self._console, seen_ago))
+    def _missing(self, last_seen: LastSeen | None = None) -> list[Missing]:
+        return outcome.missing(self._progress, known_now(self._progress, self._console, last_seen))
 
 
 class StatusLine:
@@ -254,11 +256,11 @@ def _kill(client: LocalClient, progress: Progress, console: Console) -> None:
         console.note(f"not connected, so not asked: {nodeset(map(progress.published.name, away))}")
 
 
-def known_now(
-    progress: Progress, console: Console, seen_ago: Mapping[str, float | None] | None = None
-) -> outcome.Known:
+def known_now(progress: Progress, console: Console, last_seen: LastSeen | None = None) -> outcome.Known:
     """What is known now."""
-    return outcome.Known(now=console.now(), waited_s=time.monotonic() - progress.published_at, seen_ago=seen_ago)
+    seen_ago, absences = last_seen or ({}, {})
+    waited_s = time.monotonic() - progress.published_at
+    return outcome.Known(now=console.now(), waited_s=waited_s, seen_ago=seen_ago, absences=absences)
 
 
 def report_skipped(published: Published, console: Console) -> None:

@@ -56,13 +56,22 @@ _OPEN = ("planned", "queued", "received", "running")
 class Known:
     """What else is known when a job is summed up. `now` is seconds since 1970; the others are durations in seconds."""
 
-    __slots__ = ("now", "seen_ago", "waited_s")
+    __slots__ = ("absences", "now", "seen_ago", "waited_s")
 
-    def __init__(self, *, now: float, waited_s: float, seen_ago: Mapping[str, float | None] | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        now: float,
+        waited_s: float,
+        seen_ago: Mapping[str, float | None] | None = None,
+        absences: Mapping[str, str] | None = None,
+    ) -> None:
         self.now = now
         self.waited_s = waited_s
         self.seen_ago = seen_ago or {}
         """How long ago the master last saw each minion; None for one that has no session any more."""
+        self.absences = absences or {}
+        """Why each of the latter has none, where that is known."""
 
 
 class Missing:
@@ -226,7 +235,7 @@ def _why(progress: Progress, target: str, known: Known) -> str:
     state = progress.states[target]
     manager = progress.published.manager(target)
     if progress.is_away(target):
-        return _away(progress.published.away[progress.published.carrier(target)], manager, known)
+        return _away(progress.published, progress.published.carrier(target), manager, known)
     if state == "returned":
         return "returned, but the master does not have the return"
     reason = progress.reasons.get(target, "")
@@ -237,21 +246,27 @@ def _why(progress: Progress, target: str, known: Known) -> str:
         sentence, reason = _silent(progress.published.carrier(target), known), ""
     elif state == "running" and target in progress.moved_at:
         sentence = f"has the job, running for {format_duration(known.now - progress.moved_at[target])}"
+    carrier = progress.published.carrier(target)
+    if state in ("received", "running") and known.seen_ago.get(carrier, 0.0) is None:
+        why = known.absences.get(carrier, "")
+        sentence = f"{sentence}, and is not connected any more{why and f': {why}'}"
     if manager and state in _OF_ITS_MINION:
         sentence = f"its managing minion {manager} {'was ' if state == 'expired' else ''}{sentence}"
     return f"{sentence}: {reason}" if reason else sentence
 
 
-def _away(last_seen: float | None, manager: str, known: Known) -> str:
+def _away(published: Published, minion: str, manager: str, known: Known) -> str:
+    last_seen, why = published.away[minion], published.absences.get(minion, "")
     if last_seen is None:
         return f"its managing minion {manager} never connected" if manager else "never connected"
     is_not = f"its managing minion {manager} is not connected" if manager else "not connected"
-    return f"{is_not} (last seen {format_duration(known.now - last_seen)} ago)"
+    return f"{is_not}{why and f': {why}'} (last seen {format_duration(known.now - last_seen)} ago)"
 
 
 def _silent(minion: str, known: Known) -> str:
     sentence = f"did not acknowledge the job within {format_duration(known.waited_s)}"
     if minion not in known.seen_ago:
         return sentence
-    ago = known.seen_ago[minion]
-    return f"{sentence} ({'its connection is gone' if ago is None else f'last seen {format_duration(ago)} ago'})"
+    ago, why = known.seen_ago[minion], known.absences.get(minion, "")
+    gone = f"not connected any more: {why}" if why else "its connection is gone"
+    return f"{sentence} ({gone if ago is None else f'last seen {format_duration(ago)} ago'})"

@@ -52,8 +52,8 @@ class Published:
     """
 
     __slots__ = (
-        "_names", "away", "deliver_s", "fun", "jid", "managing", "minions", "missing_executors", "outputter",
-        "resources", "skipped", "target", "timeout_s", "unknown",
+        "_names", "absences", "away", "deliver_s", "fun", "jid", "managing", "minions", "missing_executors",
+        "outputter", "resources", "skipped", "target", "timeout_s", "unknown",
     )  # fmt: skip
 
     def __init__(self, answer: Mapping[str, Any], *, fun: str = "", target: str = "") -> None:
@@ -68,6 +68,8 @@ class Published:
             """Managing minion -> its resources that are targets."""
             self.away: dict[str, float | None] = answer["away"]
             """Minions of both kinds without a session -> when last seen (seconds since 1970; None is never)."""
+            self.absences: dict[str, str] = answer.get("absences", {})
+            """Why each of these minions has no session."""
             self.unknown: dict[str, str] = answer["unknown"]
             """Names in a list target that no accepted minion or resource has -> why."""
             self.skipped: list[dict[str, Any]] = answer["skipped"]

@@ -32,7 +32,9 @@ from saltlite.errors import (
 TYPE_CHECKING = False  # importing typing takes as long as the rest of the client
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-    from typing import Any, Self
+    from typing import Any, Self, TypeAlias
+
+    LastSeen: TypeAlias = tuple[dict[str, float | None], dict[str, str]]
 
     from saltlite.client.follower import Reply
 
@@ -356,10 +358,11 @@ class LocalClient:
             job.calls = [[fun, positional, {**keywords, **(kwarg or {})}]]
         return job
 
-    def seen_ago(self, minions: Sequence[str]) -> dict[str, float | None]:
-        """How many seconds ago the master last saw each of the first SEEN_MAX minions; None without a session."""
-        found: dict[str, float | None] = self.call("last_seen", ids=list(minions[:SEEN_MAX]))["silent_s"]
-        return found
+    def last_seen(self, minions: Sequence[str]) -> LastSeen:
+        """How many seconds ago the master last saw each of the first SEEN_MAX minions, None without a session; and for
+        the latter why they have none."""
+        answer = self.call("last_seen", ids=list(minions[:SEEN_MAX]))
+        return answer["silent_s"], answer.get("absences", {})
 
 
 def error_of(answer: Mapping[str, Any]) -> SaltliteError:

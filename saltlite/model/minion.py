@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from enum import StrEnum
 
 STATES = ("up", "away", "never")
 """Connected now; was connected before; was never connected."""
@@ -14,7 +15,58 @@ ABSENCES = {
     "pending": "another key is pending",
     "conflict": "another key in conflict",
 }
-"""Why a minion is not connected: by its state, or by that of another key of its id, which comes first."""
+"""Why a minion is not connected: by its state, or by that of another key of its id, which comes first. For one that is
+away the end of its session says more, where it is known (`absence`)."""
+
+
+class SessionEnd(StrEnum):
+    """Why the last session of a minion ended, as the store keeps it: a word, perhaps with a detail (`end_with`)."""
+
+    STOPPED = "stopped"
+    SILENT = "silent"
+    LOST = "lost"
+    BROKEN = "broken"
+    CONGESTED = "congested"
+    REPLACED = "replaced"
+    REJECTED = "rejected"
+    REVOKED = "revoked"
+    DELETED = "deleted"
+    RESTARTED = "restarted"
+    FENCED = "fenced"
+    RENAMED = "renamed"
+    """The session had ended already; then the same machine came with another id and was refused."""
+
+
+_ENDS = {
+    SessionEnd.STOPPED: "the minion was stopped",
+    SessionEnd.SILENT: "no heartbeat for {detail} s",
+    SessionEnd.LOST: "its connection was lost",
+    SessionEnd.BROKEN: "it sent a frame that was refused",
+    SessionEnd.CONGESTED: "it took no more messages",
+    SessionEnd.REPLACED: "a newer session of it began",
+    SessionEnd.REJECTED: "its key was rejected",
+    SessionEnd.REVOKED: "its key was revoked",
+    SessionEnd.DELETED: "its key was deleted or got another id",
+    SessionEnd.RESTARTED: "the master was stopped or restarted",
+    SessionEnd.FENCED: "its master lost the lease of the store",
+    SessionEnd.RENAMED: "its machine has the id {detail} now and was refused",
+}
+
+
+def end_with(word: SessionEnd, detail: str | int) -> str:
+    """The end of a session with its detail: of `silent` the seconds, of `renamed` the other id."""
+    return f"{word} {detail}"
+
+
+def absence(end: str) -> str:
+    """Why a minion that was connected before is not connected now: the sentence for the end of its last session. `end`
+    is as the store keeps it, "" if that is not known; a word of a newer release is not known either."""
+    word, _space, detail = end.partition(" ")
+    if word not in _ENDS:
+        return ABSENCES["away"]
+    return _ENDS[SessionEnd(word)].format(detail=detail)
+
+
 KEY_STATES = ("pending", "conflict", "accepted", "rejected", "revoked")
 """The states of keys, those first that wait for a decision."""
 KEY_ORDERS = ("state", "id", "fingerprint", "address", "first_seen")

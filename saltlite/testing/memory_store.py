@@ -554,22 +554,27 @@ class _MemoryWriter(_MemoryReader):
             known = self.minion(row.id)
             if known is None or not is_outdated(row, known):
                 before.setdefault(row.id, known)
-                self._put_session(replace(row, up=True), row.last_seen)
+                self._put_session(replace(row, up=True, end_reason=""), row.last_seen)
         return before
 
-    def release(self, master: str, minions: Collection[MinionId], now: float) -> None:
-        self._end_sessions(frozenset({master}), minions, now)
+    def release(self, master: str, ends: Mapping[MinionId, str], now: float) -> None:
+        self._end_sessions(frozenset({master}), ends, now)
 
-    def fence(self, master: str, now: float, keep: Collection[MinionId] = ()) -> list[MinionId]:
+    def fence(self, master: str, end: str, now: float, keep: Collection[MinionId] = ()) -> list[MinionId]:
         others = sorted(set(self._tables.minions).difference(keep))
-        return self._end_sessions(frozenset({master, ""}), others, now)
+        return self._end_sessions(frozenset({master, ""}), dict.fromkeys(others, end), now)
 
-    def _end_sessions(self, masters: Collection[str], minions: Iterable[MinionId], now: float) -> list[MinionId]:
-        found = [self._tables.minions[minion] for minion in minions if minion in self._tables.minions]
+    def _end_sessions(self, masters: Collection[str], ends: Mapping[MinionId, str], now: float) -> list[MinionId]:
+        found = [self._tables.minions[minion] for minion in ends if minion in self._tables.minions]
         ended = [row for row in found if row.up and row.master in masters]
         for row in ended:
-            self._put_session(replace(row, up=False), now)
+            self._put_session(replace(row, up=False, end_reason=ends[row.id]), now)
         return [row.id for row in ended]
+
+    def refused(self, minion: MinionId, key: Fingerprint, end: str) -> None:
+        known = self.minion(minion)
+        if known is not None and known.fingerprint == key and not known.up and known.end_reason[:8] != "renamed ":
+            self._tables.minions[minion] = replace(known, end_reason=end)
 
     def _put_session(self, row: MinionRow, now: float) -> None:
         known = self.minion(row.id)

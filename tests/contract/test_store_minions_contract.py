@@ -119,16 +119,16 @@ def test_a_minion_whose_disk_was_restored_is_claimed_once_its_later_run_is_over(
     with store.write() as tx:
         tx.claim([at("a", 2)])
         assert tx.claim([restored]) == {}
-        tx.release("a", [WEB1], NOW)
-        assert tx.claim([restored]) == {WEB1: at("a", 2, up=False)}
+        tx.release("a", {WEB1: "lost"}, NOW)
+        assert tx.claim([restored]) == {WEB1: at("a", 2, up=False, end_reason="lost")}
     assert store.minion(WEB1) == restored
 
 
 def test_a_release_ends_the_sessions_of_its_master_only(store: Store) -> None:
     with store.write() as tx:
         tx.claim([at("a"), at("b", minion=WEB2)])
-        tx.release("a", [WEB1, WEB2, WEB3], NOW + 9)
-    assert store.minion(WEB1) == replace(at("a"), up=False, last_seen=NOW + 9)
+        tx.release("a", {WEB1: "silent 50", WEB2: "lost", WEB3: "lost"}, NOW + 9)
+    assert store.minion(WEB1) == replace(at("a"), up=False, last_seen=NOW + 9, end_reason="silent 50")
     assert store.minion(WEB2) == at("b", minion=WEB2)
     assert store.minion(WEB3) is None
 
@@ -136,17 +136,45 @@ def test_a_release_ends_the_sessions_of_its_master_only(store: Store) -> None:
 def test_a_fence_ends_all_sessions_of_a_master_but_those_that_are_kept(store: Store) -> None:
     with store.write() as tx:
         tx.claim([at("a", minion=WEB3), at("a"), at("b", minion=WEB2)])
-        assert tx.fence("a", NOW + 9, [WEB3]) == [WEB1]
-        assert tx.fence("a", NOW + 9) == [WEB3]
-        assert tx.fence("a", NOW + 9) == []
+        assert tx.fence("a", "fenced", NOW + 9, [WEB3]) == [WEB1]
+        assert tx.fence("a", "fenced", NOW + 9) == [WEB3]
+        assert tx.fence("a", "fenced", NOW + 9) == []
     up = {minion: found.up for minion in (WEB1, WEB2, WEB3) if (found := store.minion(minion)) is not None}
     assert up == {WEB1: False, WEB2: True, WEB3: False}
+    reasons = {minion: found.end_reason for minion in (WEB1, WEB2, WEB3) if (found := store.minion(minion)) is not None}
+    assert reasons == {WEB1: "fenced", WEB2: "", WEB3: "fenced"}
+
+
+def test_a_new_session_takes_away_why_the_one_before_ended(store: Store) -> None:
+    with store.write() as tx:
+        tx.claim([at("a")])
+        tx.release("a", {WEB1: "lost"}, NOW + 2)
+        assert tx.claim([at("a", 3)]) == {WEB1: at("a", 2, handshake=1, up=False, end_reason="lost")}
+    assert store.minion(WEB1) == at("a", 3)
+
+
+def test_a_refusal_is_kept_for_the_key_of_the_session_and_the_first_time_only(store: Store) -> None:
+    own, other = key(WEB1).fingerprint, key(WEB2).fingerprint
+    with store.write() as tx:
+        tx.claim([at("a")])
+        tx.refused(WEB1, own, "renamed web7")
+        tx.refused(WEB3, own, "renamed web7")
+    assert store.minion(WEB1) == at("a")
+    assert store.minion(WEB3) is None
+    kept = []
+    for fingerprint, end in ((other, "renamed evil"), (own, "renamed web8"), (own, "renamed web9")):
+        with store.write() as tx:
+            tx.release("a", {WEB1: "lost"}, NOW + 2)
+            tx.refused(WEB1, fingerprint, end)
+        found = store.minion(WEB1)
+        kept.append(found.end_reason if found else None)
+    assert kept == ["lost", "renamed web8", "renamed web8"]
 
 
 def test_a_session_of_before_masters_were_known_belongs_to_whoever_comes(store: Store) -> None:
     with store.write() as tx:
         tx.claim([at("", 5)])
-        assert tx.fence("a", NOW + 9) == [WEB1]
+        assert tx.fence("a", "fenced", NOW + 9) == [WEB1]
         tx.claim([at("", 5)])
         assert tx.claim([at("a", 1)]) == {WEB1: replace(at("", 5), last_seen=NOW + 9)}
 
@@ -155,8 +183,8 @@ def test_the_end_of_a_session_is_never_before_a_job_that_it_may_have_got(store: 
     publish(store, job(1, (WEB1, WEB2)))
     with store.write() as tx:
         tx.claim([at("a", -50), at("a", -50, minion=WEB2)])
-        tx.release("a", [WEB1], NOW - 40)
-        tx.fence("a", NOW - 40)
+        tx.release("a", {WEB1: "lost"}, NOW - 40)
+        tx.fence("a", "fenced", NOW - 40)
     with store.write() as tx:
         assert tx.expire(NOW + 3600) == []
 

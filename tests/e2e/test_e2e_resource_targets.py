@@ -200,16 +200,15 @@ def _away(site: Fleet) -> Said:
 
 def test_a_resource_whose_minion_is_away_is_told_with_its_minion(site: Fleet) -> None:
     site.daemons["ma"].stop()
-    wait_until(lambda: "ma" not in site.up(), "ma is gone")
+    wait_until(lambda: "ma" in site.absences(), "ma is gone")
     try:
         said = _away(site)
         document = said.json()
         assert (said.code, set(document["returns"]), set(document["missing"])) == (5, {"mc"}, {"dummy-1", "dummy-2"})
         row = document["missing"]["dummy-1"]
         assert (row["minion"], row["srn"], row["state"]) == ("ma", "dummy:dummy-1", "queued")
-        pattern = (
-            r"dummy-1: its managing minion ma is not connected \(last seen .* ago\); the job waits for it until .*"
-        )
+        why = "its managing minion ma is not connected: the minion was stopped"
+        pattern = rf"dummy-1: {why} \(last seen .* ago\); the job waits for it until .*"
         assert re.match(pattern, said.err.splitlines()[0])
         matched = site.cli("match", "dummy-1")
         assert (matched.code, matched.out.splitlines()[-1]) == (0, "1 resource; 1 minion not connected: ma")

@@ -83,11 +83,11 @@ def test_an_away_minion_is_code_5_and_when_it_was_last_seen_is_said(fleet: Fleet
     fleet.start_master()
     fleet.join("a", "b")
     fleet.daemons["b"].stop()
-    wait_until(lambda: fleet.up() == {"a"}, "b is away")
+    wait_until(lambda: fleet.absences() == {"b": "the minion was stopped"}, "b is away")
     said = fleet.cli("*", "test.ping", "-t", "0.5", "--out", "json")
     assert (said.code, said.json()) == (5, {"a": True})
     first, second = said.err.splitlines()
-    assert first.startswith("b: not connected (last seen ")
+    assert first.startswith("b: not connected: the minion was stopped (last seen ")
     assert "stays open for 1 of 2 minions" in second
     (jid,) = [word for word in second.split() if word.isdigit() and len(word) == 20]
     fleet.restart_minion("b")

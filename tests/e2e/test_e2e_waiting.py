@@ -71,14 +71,20 @@ def test_a_minion_that_is_away_is_named_with_its_reason_and_not_waited_for(fleet
     fleet.start_master(timeout=patience_s)
     fleet.join("a", "b", "c")
     fleet.daemons["b"].stop()
-    wait_until(lambda: "b" not in fleet.up(), "b is away")
+    wait_until(lambda: fleet.absences() == {"b": "the minion was stopped"}, "b is away")
     began = time.monotonic()
 
     said = fleet.cli("*", "test.ping", "--out", "json")
 
     assert time.monotonic() - began < patience_s / 2
     assert (said.code, said.json()) == (5, {"a": True, "c": True})
-    assert re.match(r"b: not connected \(last seen \S+ ago\); the job waits for it until [-0-9: ]+", said.err), said
+    why = r"b: not connected: the minion was stopped \(last seen \S+ ago\); the job waits for it until [-0-9: ]+"
+    assert re.match(why, said.err), said
+    assert re.search(r"^b +away .* the minion was stopped$", fleet.cli("status").out, re.MULTILINE)
+
+    fleet.daemons["c"].kill_whole()
+    wait_until(lambda: "c" in fleet.absences(), "c is away")
+    assert "c: not connected: its connection was lost (last seen " in fleet.cli("*", "test.ping").err
 
 
 def test_with_deliver_by_a_minion_that_comes_back_runs_the_job_once(fleet: Fleet) -> None:

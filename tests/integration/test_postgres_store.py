@@ -98,7 +98,7 @@ def test_tables_of_another_program_are_left_as_they_are(server: Server, dsn: str
 def test_a_store_of_a_newer_format_is_left_as_it_is(server: Server, dsn: str, opened: Opened) -> None:
     opened(dsn).close()
     server.sql("UPDATE store SET format = 99", dsn)
-    with pytest.raises(StoreError, match="has format 99, this saltlite reads format 8 and older"):
+    with pytest.raises(StoreError, match="has format 99, this saltlite reads format 9 and older"):
         opened(dsn)
 
 
@@ -438,7 +438,7 @@ AS_FORMAT_1 = """
     ALTER TABLE keys DROP COLUMN seal;
     ALTER TABLE tokens DROP COLUMN seal;
     ALTER TABLE preaccepts DROP COLUMN seal;
-    ALTER TABLE minions DROP COLUMN master, DROP COLUMN run, DROP COLUMN handshake;
+    ALTER TABLE minions DROP COLUMN master, DROP COLUMN run, DROP COLUMN handshake, DROP COLUMN end_reason;
     ALTER TABLE store DROP COLUMN targets;
     ALTER TABLE returns DROP CONSTRAINT returns_pkey;
     ALTER TABLE returns ADD CONSTRAINT returns_pkey PRIMARY KEY (seq);
@@ -483,7 +483,7 @@ def test_a_store_of_an_older_format_is_brought_to_this_one(server: Server, dsn: 
         tx.claim([row(WEB1, master="a", run=3)])
     assert store.minion(WEB1) == row(WEB1, master="a", run=3, up=True)
     assert [found.id for found in store.returns(job(1).jid)] == [WEB1]
-    assert server.sql("SELECT format FROM store", dsn) == "8"
+    assert server.sql("SELECT format FROM store", dsn) == "9"
 
 
 def test_a_step_to_this_format_may_take_longer_than_any_answer(
@@ -824,8 +824,8 @@ def test_a_job_of_one_master_is_returned_by_the_other_and_its_sessions_are_told_
     assert [found.id for found in first.returns(job(1).jid)] == [WEB1]
     with first.write() as tx:
         assert tx.claim([row(WEB1, master="a", run=1)]) == {}, "it is older"
-        tx.release("a", [WEB1], NOW)
-        assert tx.fence("a", NOW) == []
+        tx.release("a", {WEB1: "lost"}, NOW)
+        assert tx.fence("a", "fenced", NOW) == []
     assert second.minion(WEB1) == row(WEB1, master="b", run=2, up=True)
 
 

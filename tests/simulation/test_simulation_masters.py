@@ -565,10 +565,10 @@ def test_a_link_process_that_starts_ends_the_sessions_of_its_own_master_only() -
 def test_a_link_process_that_ends_the_sessions_of_all_masters_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     fence = memory_store._MemoryWriter.fence
 
-    def fences_all(self: Any, master: str, now: float, keep: Any = ()) -> Any:
+    def fences_all(self: Any, master: str, end: str, now: float, keep: Any = ()) -> Any:
         for row in list(self._tables.minions.values()):
-            self._end_sessions({row.master}, [row.id], now)
-        return fence(self, master, now, keep)
+            self._end_sessions({row.master}, {row.id: end}, now)
+        return fence(self, master, end, now, keep)
 
     monkeypatch.setattr(memory_store._MemoryWriter, "fence", fences_all)
     assert not _up_after_another_link_process_started()

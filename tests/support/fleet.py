@@ -429,6 +429,11 @@ class Fleet:
         with self.client(master) as client:
             return {row["id"] for row in client.call("minions")["minions"] if row["state"] == "up"}
 
+    def absences(self) -> dict[str, str]:
+        """Why each accepted minion that is not connected is not, by the status."""
+        rows = self.cli("status", "--out", "json").json()["minions"]
+        return {row["id"]: row["reason"] for row in rows if row["state"] in ("away", "never")}
+
     def up_now(self, master: str = "master") -> set[str]:
         """The same for a look that is repeated: none while the processes of the master start again."""
         try:

@@ -72,7 +72,7 @@ def had_sessions(tx: StoreWriter, rows: Sequence[MinionRow]) -> None:
     tx.claim(rows)
     for row in rows:
         if not row.up:
-            tx.release(row.master, [row.id], row.last_seen)
+            tx.release(row.master, {row.id: row.end_reason}, row.last_seen)
 
 
 def row(minion: MinionId, last_seen: float = NOW, **changes: Any) -> MinionRow:

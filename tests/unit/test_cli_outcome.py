@@ -52,16 +52,40 @@ def test_every_state_that_is_no_return_is_told_and_has_its_exit_code(state: str,
 
 
 @pytest.mark.parametrize(
-    ("seen_ago", "line"),
+    ("seen_ago", "why", "line"),
     [
-        ({}, "web1: did not acknowledge the job within 5s"),
-        ({"web1": 12.4}, "web1: did not acknowledge the job within 5s (last seen 12s ago)"),
-        ({"web1": None}, "web1: did not acknowledge the job within 5s (its connection is gone)"),
+        ({}, "", "web1: did not acknowledge the job within 5s"),
+        ({"web1": 12.4}, "", "web1: did not acknowledge the job within 5s (last seen 12s ago)"),
+        ({"web1": None}, "", "web1: did not acknowledge the job within 5s (its connection is gone)"),
+        (
+            {"web1": None},
+            "no heartbeat for 50 s",
+            "web1: did not acknowledge the job within 5s (not connected any more: no heartbeat for 50 s)",
+        ),
     ],
 )
-def test_a_silent_minion_is_told_with_when_it_was_heard_of(seen_ago: dict[str, float | None], line: str) -> None:
+def test_a_silent_minion_is_told_with_when_it_was_heard_of(
+    seen_ago: dict[str, float | None], why: str, line: str
+) -> None:
     job = progress("web1")
-    assert (exit_code(job), reasons(job, Known(now=0.0, waited_s=5.2, seen_ago=seen_ago))) == (5, [line])
+    known = Known(now=0.0, waited_s=5.2, seen_ago=seen_ago, absences={"web1": why} if why else {})
+    assert (exit_code(job), reasons(job, known)) == (5, [line])
+
+
+@pytest.mark.parametrize(
+    ("state", "line"),
+    [
+        ("received", "has the job and did not start it yet, and is not connected any more: its connection was lost"),
+        ("running", "has the job, running for 12s, and is not connected any more: its connection was lost"),
+    ],
+)
+def test_a_minion_that_went_away_with_the_job_is_told_with_why(state: str, line: str) -> None:
+    job = progress("web1", "web2")
+    for name in ("web1", "web2"):
+        job.apply(moved(name, state, "", at=1000.0), now=100.0)
+    seen_ago, absences = {"web1": None, "web2": 3.0}, {"web1": "its connection was lost"}
+    known = Known(now=1012.5, waited_s=5.2, seen_ago=seen_ago, absences=absences)
+    assert reasons(job, known) == [f"web1: {line}", f"web2: {line.partition(', and is')[0]}"]
 
 
 def test_a_minion_without_a_session_is_told_apart_from_a_silent_one() -> None:
@@ -70,6 +94,20 @@ def test_a_minion_without_a_session_is_told_apart_from_a_silent_one() -> None:
         "web1: not connected (last seen 4m ago)",
         "web2: never connected",
         "web3: did not acknowledge the job within 5s",
+    ]
+
+
+def test_a_minion_without_a_session_is_told_with_why_it_has_none() -> None:
+    job = progress("web1", "web2", resources={"ma": ["ssh:d1"]}, away={"web1": 1000.0, "web2": None, "ma": 1000.0})
+    job.published.absences = {
+        "web1": "no heartbeat for 50 s",
+        "web2": "never connected",
+        "ma": "the minion was stopped",
+    }
+    assert reasons(job, Known(now=1250.0, waited_s=5.0)) == [
+        "d1: its managing minion ma is not connected: the minion was stopped (last seen 4m ago)",
+        "web1: not connected: no heartbeat for 50 s (last seen 4m ago)",
+        "web2: never connected",
     ]
 
 

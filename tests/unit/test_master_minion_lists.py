@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from saltlite.errors import UsageError
+from saltlite.master.handlers.keys import handle_decide
 from saltlite.master.handlers.minions import FIGURES_KEPT_S
 from saltlite.master.processes.context import LISTS_IDLE_S
 from saltlite.master.store.ports import MinionRow
@@ -90,19 +91,41 @@ def test_a_page_reads_its_own_rows_only(
 def test_the_reason_of_an_absence_is_in_each_row_for_those_who_may_know_it() -> None:
     office = Office("up1", "away1", "away2", "never1")
     with office.store.write() as tx:
-        had_sessions(tx, [row(MinionId(name), NOW) for name in ("up1", "away1", "away2")])
+        had_sessions(tx, [row(MinionId(name), NOW) for name in ("up1", "away1")])
+        had_sessions(tx, [row(MinionId("away2"), NOW, end_reason="silent 50")])
     office.master.present[MinionId("up1")] = NOW
 
     def reasons() -> dict[str, str]:
         return {one["id"]: one["reason"] for one in listed(office)}
 
-    expected = {"up1": "", "away1": ABSENCES["away"], "away2": ABSENCES["away"], "never1": ABSENCES["never"]}
+    expected = {"up1": "", "away1": ABSENCES["away"], "away2": "no heartbeat for 50 s", "never1": ABSENCES["never"]}
     assert reasons() == expected
     for name, state in (("up1", KeyState.CONFLICT), ("away2", KeyState.CONFLICT), ("never1", KeyState.PENDING)):
         with office.store.write() as tx:
             tx.put_key(key(MinionId(name), state, n=1))
             tx.put_event("salt/auth", {}, NOW)
-    assert reasons() == {**expected, "away2": ABSENCES["conflict"], "never1": ABSENCES["pending"]}
+    away2, never1 = "no heartbeat for 50 s; another key in conflict", "never connected; another key is pending"
+    assert reasons() == {**expected, "away2": away2, "never1": never1}
+
+
+def test_a_machine_that_comes_with_another_id_is_the_reason_why_the_first_one_is_absent() -> None:
+    office = Office("web1", "web2")
+    known = key(MinionId("web1"))
+    with office.store.write() as tx:
+        tx.put_key(known)
+        had_sessions(tx, [row(MinionId("web1"), NOW, end_reason="stopped"), row(MinionId("web2"), NOW)])
+
+    def presents(public: bytes, name: str) -> None:
+        hello = {"id": name, "token": b""}
+        handle_decide(office.master, {"session": 1, "public": public, "address": "10.0.0.9", "hello": hello})
+
+    def reasons() -> list[str]:
+        return [one["reason"] for one in listed(office)]
+
+    presents(b"a stranger's key".ljust(32), "web2")
+    assert reasons()[1] == "connection ended; another key in conflict"
+    presents(known.public, "web9")
+    assert reasons()[0] == "its machine has the id web9 now and was refused"
 
 
 class Reads:

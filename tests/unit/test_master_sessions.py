@@ -19,6 +19,7 @@ from saltlite.master.protocol.session_manager import (
 from saltlite.master.protocol.sessions import DELIVERIES_MAX, HELD_MAX, RESEND_MIN_S, SILENCE_HEARTBEATS
 from saltlite.model.ids import Jid
 from saltlite.model.job import part_id, segment_id
+from saltlite.model.minion import absence
 from saltlite.wire import codec
 from saltlite.wire.limits import (
     CHUNK,
@@ -128,6 +129,53 @@ def test_a_silent_minion_is_away_after_two_and_a_half_beats_and_is_hung_up_on() 
     effects = table.take()
     assert [up.up for up in of(Presence, effects)] == [False]
     assert CloseConnection(guest.number, guest.address) in effects
+
+
+def ends_with(table: Table, what: str) -> list[tuple[bool, str]]:
+    """A session of web1 ends in this way; whether it is up, and why not, as the store hears it."""
+    guest = table.join("web1")
+    table.take()
+    manager, peer = table.manager, table.manager.sessions.by_id["web1"]
+    match what:
+        case "bye":
+            guest.say({"t": "bye", "reason": "what a minion says of itself is not kept"})
+        case "silence":
+            table.wait(SILENCE_HEARTBEATS * HEARTBEAT_MIN_S)
+        case "gone":
+            manager.unsent(peer.sealed({"t": "heartbeat_ack"}), gone=True)
+        case "bad frame":
+            guest.say({"t": "grant", "jid": JID})
+        case "full":
+            for _ in range(HELD_MAX + 1):
+                manager.unsent(peer.sealed({"t": "probe"}), gone=False)
+        case "lease":
+            manager.end_lease()
+        case state:
+            manager.key_changed(guest.key, state, "web1")
+    return [(one.up, one.end) for one in of(Presence, table.take())]
+
+
+@pytest.mark.parametrize(
+    ("what", "end", "sentence"),
+    [
+        ("bye", "stopped", "the minion was stopped"),
+        ("silence", "silent 37", "no heartbeat for 37 s"),
+        ("gone", "lost", "its connection was lost"),
+        ("bad frame", "broken", "it sent a frame that was refused"),
+        ("full", "congested", "it took no more messages"),
+        ("lease", "fenced", "its master lost the lease of the store"),
+        ("rejected", "rejected", "its key was rejected"),
+        ("revoked", "revoked", "its key was revoked"),
+        ("deleted", "deleted", "its key was deleted or got another id"),
+    ],
+)
+def test_why_a_session_ended_is_said_with_its_end(what: str, end: str, sentence: str) -> None:
+    assert ends_with(Table(), what) == [(False, end)]
+    assert absence(end) == sentence
+
+
+def test_an_end_that_is_not_known_is_a_connection_that_ended() -> None:
+    assert {absence(end) for end in ("", "of tomorrow", "lostt")} == {"connection ended"}
 
 
 def test_a_minion_that_beats_stays() -> None:

@@ -6,6 +6,7 @@ import tracemalloc
 
 from saltlite.master.protocol.effects import CloseConnection, Decide
 from saltlite.master.protocol.handshakes import CONNECTS_S, Balancers, UnauthenticatedConnections
+from saltlite.model.minion import SessionEnd
 from saltlite.wire.limits import UNAUTHENTICATED_MAX, UNAUTHENTICATED_PER_NETWORK, UNAUTHENTICATED_S
 from tests.support.memory_fleet import Guest, Table
 
@@ -109,7 +110,7 @@ def test_a_connection_that_is_over_is_forgotten_and_its_number_is_free() -> None
     table.manager.connected(other.number, other.address)
     other.prove()
     other.decided("accepted")
-    table.manager._drop(table.manager.sessions.by_id["web1"])
+    table.manager._drop(table.manager.sessions.by_id["web1"], SessionEnd.LOST)
     assert len(table.manager._unauthenticated) == 0
     table.take()
     table.wait(1.0)

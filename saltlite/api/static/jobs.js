@@ -123,7 +123,7 @@ export class Job extends Page {
       ${without.length > 0 && html`<h2>Without a return</h2><${Table} caption="Targets without a return" rows=${without} columns=${[
         ["Target", (row) => row.id.includes(":") ? row.id : html`<a href=${link(`machines/${row.id}`)}>${row.id}</a>`],
         ["State", (row) => html`<${State} of=${row.state} />`],
-        ["Why", (row) => visible(row.reason || "")],
+        ["Why", (row) => visible(row.reason || (row.absence && `not connected: ${row.absence}`) || "")],
         ["Since", (row) => html`<${Time} at=${row.at} />`],
       ]} />${without_count > without.length && html`<p class="dim">and ${without_count - without.length} more</p>`}`}
       ${groups.length > 0 && html`<h2>Outputs</h2>`}

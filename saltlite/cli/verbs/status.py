@@ -128,12 +128,24 @@ def _refused(refused: Mapping[str, int]) -> str:
 
 def _minions(minions: Sequence[Mapping[str, Any]], console: Console) -> str:
     manages = any(row["resources"] for row in minions)
-    rows = [("MINION", "STATE", "SINCE", "ADDRESS", "VERSION", "RESOURCES" if manages else "")]
+    reasons = any(row.get("reason") for row in minions)
+    rows = [
+        (
+            "MINION",
+            "STATE",
+            "SINCE",
+            "ADDRESS",
+            "VERSION",
+            "RESOURCES" if manages else "",
+            "WHY NOT CONNECTED" if reasons else "",
+        )
+    ]
     for row in sorted(minions, key=lambda row: (row["state"] == "pending", natural_key(row["id"]))):
         seen = row["last_seen"]
         since = "" if seen is None else f"{format_duration(max(0.0, console.now() - seen))} ago"
-        rows.append((row["id"], row["state"], since, row["address"], row["version"], str(row["resources"] or "")))
-    return columns(rows, cut=(0, 3), width=width_for(console))
+        of_it = (row["id"], row["state"], since, row["address"], row["version"], str(row["resources"] or ""))
+        rows.append((*of_it, row.get("reason", "")))
+    return columns(rows, cut=(3, 6, 0) if reasons else (0, 3), width=width_for(console))
 
 
 def _unable(unable: Mapping[str, Sequence[str]]) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 from saltlite.auth.acl import KILL_OF_OTHERS, RUNNER, Principal, may, sees_jobs_of_others
 from saltlite.errors import DamagedError, ProtocolError, RefusedError, SaltliteError, UsageError
 from saltlite.master.handlers.delivery import CANCELS_MAX
-from saltlite.master.handlers.targets import target_fields
+from saltlite.master.handlers.targets import absences, target_fields
 from saltlite.master.processes.context import Answer, Follow, Master
 from saltlite.master.store.ports import TargetRow
 from saltlite.model.events import tag_job_kill
@@ -90,9 +90,10 @@ def handle_job_show(master: Master, principal: Principal, request: Mapping[str, 
     functions without arguments.
 
     With `grouped` there are no `targets`, so that the answer is small for many targets: `without` has the first
-    WITHOUT_MAX rows of those without a return, and `without_count` says how many there are. If all returns have at most
-    GROUPED_BYTES, there are `returns`, those that are equal together: the `names` of their targets, and their `state`,
-    `retcode`, `reason` and `body`.
+    WITHOUT_MAX rows of those without a return, with `absence`, why the minion that has to answer is not
+    connected, and `without_count` says how many there are. If all returns have at most GROUPED_BYTES, there are
+    `returns`, those that are equal together: the `names` of their targets, and their `state`, `retcode`, `reason` and
+    `body`.
     """
     jid = parse_jid(request["jid"])
     summary, job = master.store.job_summary(jid), master.store.job(jid)
@@ -116,7 +117,16 @@ GROUPED_BYTES = 4 * MIB
 def _grouped(master: Master, job: Job) -> dict[str, Any]:
     count, without = master.store.without_return(job.jid, WITHOUT_MAX)
     owners = _owners(job)
-    fields = {"without": [_target(detail, owners.get(detail.id)) for detail in without], "without_count": count}
+    is_open = {detail.id for detail in without if detail.outcome is TargetOutcome.OPEN}
+    gone = absences(master, {MinionId(owners.get(one, one)) for one in is_open})
+    rows = [
+        {
+            **_target(detail, owners.get(detail.id)),
+            "absence": gone.get(MinionId(owners.get(detail.id, detail.id)), "") if detail.id in is_open else "",
+        }
+        for detail in without
+    ]
+    fields = {"without": rows, "without_count": count}
     found = master.store.equal_returns(job.jid, GROUPED_BYTES)
     if found is None:
         return fields

@@ -32,7 +32,7 @@ from saltlite.model.keys import (
     parse_fingerprint,
     public_pem,
 )
-from saltlite.model.minion import KEY_ORDERS, KEY_STATES, natural
+from saltlite.model.minion import KEY_ORDERS, KEY_STATES, SessionEnd, end_with, natural
 from saltlite.wire.framing import IpcMessage
 from saltlite.wire.signatures import token_public
 
@@ -343,6 +343,8 @@ def _decide(master: Master, presented: Presented) -> KeyVerdict:
     now = master.clock.wall()
     with master.store.write() as store:
         verdict = _without_id_collision(master, decide(presented, store, now))
+        if known is not None and known.id != presented.id:
+            store.refused(known.id, known.fingerprint, end_with(SessionEnd.RENAMED, presented.id))
         if verdict.use_token and not store.use_token(verdict.use_token):
             return KeyVerdict("busy")
         for old in verdict.drop:

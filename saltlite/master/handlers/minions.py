@@ -15,7 +15,14 @@ from saltlite.auth.acl import Principal
 from saltlite.errors import UsageError
 from saltlite.master.handlers.masters import overview
 from saltlite.master.handlers.resources import missing_rows
-from saltlite.master.handlers.targets import reach, refuse_pillar_guesses, shown_key_states, target_of
+from saltlite.master.handlers.targets import (
+    absence_of,
+    absences,
+    reach,
+    refuse_pillar_guesses,
+    shown_key_states,
+    target_of,
+)
 from saltlite.master.processes import link_channel as ipc
 from saltlite.master.processes.context import Answer, KeptLists, Master, Question
 from saltlite.master.store.ports import MinionRow, PartRow, StoreWriter
@@ -25,7 +32,7 @@ from saltlite.model.execution import UNAVAILABLE_PREFIX
 from saltlite.model.ids import MinionId
 from saltlite.model.job import TargetKind, TargetState
 from saltlite.model.keys import Fingerprint, KeyState
-from saltlite.model.minion import ABSENCES, ORDERS, STATES, natural
+from saltlite.model.minion import ABSENCES, ORDERS, STATES, SessionEnd, natural
 from saltlite.platform.files import CursorFile
 from saltlite.wire.framing import IpcMessage
 
@@ -38,7 +45,7 @@ def handle_minions(master: Master, principal: Principal, request: Mapping[str, A
 
     `tgt` with `tgt_type` and `state` narrow the list. `sort` is one of `saltlite.model.minion.ORDERS`; minions with the
     same value are sorted by id, and numbers in an id by their value. `offset` and `limit` cut a page out of the list.
-    `reason` of a row is one of `saltlite.model.minion.ABSENCES`, or "" for a minion that is up.
+    `reason` of a row says why the minion is not connected, or is "" for one that is up.
     """
     order = request.get("sort", "")
     ids = _sorted(master, order) if order else master.store.accepted_ids()
@@ -50,12 +57,7 @@ def handle_minions(master: Master, principal: Principal, request: Mapping[str, A
     if "state" in request:
         ids = _in_state(master, ids, request["state"])
     offset, limit = request.get("offset", 0), request.get("limit", len(ids))
-    rows = _rows(master, ids[offset : offset + limit])
-    shown = KEY_REASONS & shown_key_states(master, principal)
-    others = _other_keys(master) if shown and any(row["state"] != "up" for row in rows) else {}
-    for row in rows:
-        other = others.get(row["id"])
-        row["reason"] = "" if row["state"] == "up" else ABSENCES[str(other) if other in shown else row["state"]]
+    rows = _rows(master, principal, ids[offset : offset + limit])
     return Answer({"minions": rows, "total": len(ids)})
 
 
@@ -136,19 +138,23 @@ def _other_keys(master: Master) -> dict[MinionId, KeyState]:
     return found
 
 
-def _rows(master: Master, ids: Sequence[MinionId]) -> list[dict[str, Any]]:
-    """A row of each of these accepted minions: `state` (up, away or never), last_seen, address and version where known,
-    and `resources`, how many it manages."""
+def _rows(master: Master, principal: Principal, ids: Sequence[MinionId]) -> list[dict[str, Any]]:
+    """A row of each of these accepted minions: `state` (up, away or never), `reason` (why it is not connected, "" if it
+    is), last_seen, address and version where known, and `resources`, how many it manages."""
+    shown = KEY_REASONS & shown_key_states(master, principal)
+    others = _other_keys(master) if shown and any(minion not in master.present for minion in ids) else {}
     everybody = len(ids) > ROWS_MAX
     known = {row.id: row for row in master.store.minions(None if everybody else ids)}
     resources = _resources_held(master, ids)
     answer = []
     for minion in ids:
         row = known.get(minion)
+        why, other = absence_of(master, minion, row), others.get(minion)
         answer.append(
             {
                 "id": minion,
                 "state": _state(master, minion, is_known=row is not None),
+                "reason": f"{why}; {ABSENCES[other]}" if why and other in shown else why,
                 "last_seen": row.last_seen if row is not None else None,
                 "address": row.address if row is not None else "",
                 "version": row.version if row is not None else "",
@@ -172,9 +178,10 @@ IDS_MAX = 1000
 
 
 def handle_last_seen(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
-    """Answers `silent_s`: seconds since the last frame of each of `ids`, None for those without a session.
+    """Answers `silent_s`: seconds since the last frame of each of `ids`, None for those without a session; and
+    `absences`, why the latter have none.
 
-    It is empty if the link process does not answer.
+    Both are empty if the link process does not answer.
     """
     ids = request["ids"]
     if len(ids) > IDS_MAX or not all(isinstance(minion, str) for minion in ids):
@@ -185,7 +192,8 @@ def handle_last_seen(master: Master, principal: Principal, request: Mapping[str,
         ids = [minion for minion in ids if minion in within]
 
     def fields(reply: IpcMessage | None) -> dict[str, Any]:
-        return {"silent_s": {minion: reply["silent_s"].get(minion) for minion in ids} if reply is not None else {}}
+        silent_s = {minion: reply["silent_s"].get(minion) for minion in ids} if reply is not None else {}
+        return {"silent_s": silent_s, "absences": absences(master, [one for one in silent_s if silent_s[one] is None])}
 
     elsewhere = [minion for minion in ids if minion in master.elsewhere]
     return Answer(question=Question(lambda number: ipc.ask_last_seen(number, ids), fields, elsewhere=elsewhere))
@@ -208,6 +216,7 @@ class PresenceChange:
     functions: str
     run: int
     handshake: int
+    end: str = ""
 
 
 def notice(master: Master, changes: list[PresenceChange], *, whole: bool) -> None:
@@ -261,16 +270,16 @@ def record(master: Master, changes: list[PresenceChange], *, whole: bool) -> lis
     outdated: list[PresenceChange] = []
     with master.store.write() as store:
         up = {change.id for change in changes if change.up}
-        lost: list[MinionId] = store.fence(master.identity.certificate.name, now, up) if whole else []
+        here = master.identity.certificate.name
+        lost: list[MinionId] = store.fence(here, SessionEnd.RESTARTED, now, up) if whole else []
         for some in _each_once(changes):
             outdated += _claim(master, store, [change for change in some if change.up], now)
-            away = [change.id for change in some if not change.up]
+            ends = {change.id: change.end for change in some if not change.up}
             if master.shared is not None:
                 # A minion that has moved is up at another master.
-                here = master.identity.certificate.name
-                away = [row.id for row in store.minions(away) if row.up and row.master == here]
-            store.release(master.identity.certificate.name, away, now)
-            lost += away
+                ends = {row.id: ends[row.id] for row in store.minions(ends) if row.up and row.master == here}
+            store.release(here, ends, now)
+            lost += ends
         new = [change.id for change in changes if change.up and change not in outdated]
         if new or lost:
             store.put_event(tag_presence_change(), {"new": new, "lost": lost}, now)
@@ -389,6 +398,7 @@ def handle_status(master: Master, principal: Principal, request: Mapping[str, An
         {
             "id": key.id,
             "state": "pending",
+            "reason": "its key is pending",
             "last_seen": key.first_seen,
             "address": key.address,
             "version": "",
@@ -398,7 +408,7 @@ def handle_status(master: Master, principal: Principal, request: Mapping[str, An
     ]
     answer = {**figures, "counts": {**figures["counts"], "pending": len(pending)}}
     if not is_brief:
-        answer["minions"] = _rows(master, store.accepted_ids()) + pending
+        answer["minions"] = _rows(master, principal, store.accepted_ids()) + pending
 
     def fields(reply: IpcMessage | None) -> dict[str, Any]:
         return {**answer, "link": reply["figures"] if reply is not None else None}

@@ -10,7 +10,7 @@ keys.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from itertools import islice
 from typing import Any
@@ -29,10 +29,11 @@ from saltlite.auth.acl import (
 from saltlite.auth.logins import WRONG_AT_ONCE
 from saltlite.errors import RefusedError, UsageError, nearest
 from saltlite.master.processes.context import Answer, Master
-from saltlite.master.store.ports import StoreReader
+from saltlite.master.store.ports import MinionRow, StoreReader
 from saltlite.model.ids import MINION_ID_MAX, MinionId, TargetId
 from saltlite.model.job import Job, Target, TargetKind
 from saltlite.model.keys import KeyState
+from saltlite.model.minion import ABSENCES, absence
 from saltlite.targeting import explain, pillar_pattern, pillar_values, wrong_pillar_values
 from saltlite.targeting.evaluate import Explanation
 from saltlite.targeting.fleet import Selection
@@ -186,18 +187,42 @@ def by_owner(resources: Mapping[TargetId, MinionId]) -> dict[MinionId, tuple[Tar
 
 def target_fields(master: Master, job: Job | None) -> dict[str, Any]:
     """What an answer says of a job's targets: `minions`, `resources` by managing minion, and `away`: the minions with a
-    part in the job that have no session now -> when each was last seen (wall clock, None for never)."""
+    part in the job that have no session now -> when each was last seen (wall clock, None for never), and in `absences`
+    why that is so, where it is known."""
     if job is None:
-        return {"minions": [], "resources": {}, "away": {}}
+        return {"minions": [], "resources": {}, "away": {}, "absences": {}}
     gone = [minion for minion in sorted({*job.minions, *job.resources}) if minion not in master.present]
-    known = {row.id: row for row in master.store.minions(gone)} if gone else {}
-    # The others never had a session, or have no accepted key any more.
-    rows = {minion: known.get(minion) or master.store.minion(minion) for minion in gone}
+    rows = _last_sessions(master, gone)
     return {
         "minions": list(job.minions),
         "resources": {owner: list(srns) for owner, srns in job.resources.items()},
         "away": {minion: row.last_seen if row is not None else None for minion, row in rows.items()},
+        "absences": _known_reasons(master, rows),
     }
+
+
+def absences(master: Master, minions: Collection[MinionId]) -> dict[MinionId, str]:
+    """Why those of these minions that are not connected are not, where that is known."""
+    return _known_reasons(master, _last_sessions(master, [one for one in minions if one not in master.present]))
+
+
+def _known_reasons(master: Master, rows: Mapping[MinionId, MinionRow | None]) -> dict[MinionId, str]:
+    found = {minion: absence_of(master, minion, row) for minion, row in rows.items()}
+    return {minion: why for minion, why in found.items() if why != ABSENCES["away"]}
+
+
+def absence_of(master: Master, minion: MinionId, row: MinionRow | None) -> str:
+    """Why this minion is not connected, by the row of its last session; "" if it is."""
+    if minion in master.present:
+        return ""
+    # Of a session whose end could not be stored the row is still `up`.
+    return ABSENCES["never"] if row is None else absence("" if row.up else row.end_reason)
+
+
+def _last_sessions(master: Master, minions: Collection[MinionId]) -> dict[MinionId, MinionRow | None]:
+    known = {row.id: row for row in master.store.minions(minions)} if minions else {}
+    # The others never had a session, or have no accepted key any more.
+    return {minion: known.get(minion) or master.store.minion(minion) for minion in minions}
 
 
 def unknown_names(

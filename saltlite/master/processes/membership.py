@@ -47,6 +47,7 @@ from saltlite.model.events import (
 from saltlite.model.ids import Jid, MinionId
 from saltlite.model.job import Job, TargetState
 from saltlite.model.keys import Fingerprint
+from saltlite.model.minion import SessionEnd
 from saltlite.platform.privileges import drop_to
 from saltlite.platform.reactor import Reactor
 from saltlite.wire import directory, job_body
@@ -95,7 +96,7 @@ def fence(store: SharedStore, name: str, now: float, still: Callable[[MasterRow]
         # No master can renew during this transaction.
         if not any(row.name == name and still(row) for row in store.masters()) or not writer.fence_master(name):
             return
-        lost = writer.fence(name, now)
+        lost = writer.fence(name, SessionEnd.FENCED, now)
         _note(writer, name, FENCED, now)
         if lost:
             writer.put_event(tag_presence_change(), {"new": [], "lost": lost}, now)

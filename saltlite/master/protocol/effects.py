@@ -64,6 +64,8 @@ class Presence:
     functions: str
     run: int
     handshake: int
+    end: str = ""
+    """Why the session ended (`saltlite.model.minion.SessionEnd`); "" while it is up."""
 
 
 @dataclass(frozen=True, slots=True)

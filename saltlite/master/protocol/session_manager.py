@@ -45,6 +45,7 @@ from saltlite.master.protocol.sessions import (
 from saltlite.model.clock import Clock
 from saltlite.model.job import part_of_segment
 from saltlite.model.keys import Fingerprint, KeyState, fingerprint
+from saltlite.model.minion import SessionEnd, end_with
 from saltlite.wire import frames
 from saltlite.wire.limits import OPEN_HANDSHAKES
 from saltlite.wire.messages import JIDS_MAX, Message, functions_digest
@@ -67,6 +68,10 @@ ACKNOWLEDGED_PER_TURN = 256
 """Minions whose returns are acknowledged in one turn of the loop."""
 UNANSWERED_S = 5.0
 """When an unanswered fresh pull is repeated: the store failed, or the MWorker died."""
+_END_BY_KEY: dict[str, SessionEnd] = {
+    KeyState.REJECTED: SessionEnd.REJECTED,
+    KeyState.REVOKED: SessionEnd.REVOKED,
+}
 
 
 def _arrived(arrival: AuthenticatedPeer, route: bytes, now: float) -> MinionSession:
@@ -166,7 +171,7 @@ class SessionManager:
         if peer is None:
             return
         if gone:
-            self._drop(peer)
+            self._drop(peer, SessionEnd.LOST)
         elif send.jid:
             peer.outbox.blocked(send.jid, self._clock.monotonic() + BLOCKED_RETRY_S)
         elif send.message is not None and send.message["t"] == "response":
@@ -235,7 +240,7 @@ class SessionManager:
             self.sessions.by_key[peer.fingerprint] = peer
         else:
             self._welcome(peer, "busy" if state == KeyState.PENDING else state)
-            self._drop(peer)
+            self._drop(peer, SessionEnd.REJECTED)
 
     def key_changed(self, key: Fingerprint, state: str, minion: str) -> None:
         """A key was accepted, rejected, revoked or "deleted". Takes effect before the operator gets an answer (S5)."""
@@ -248,7 +253,7 @@ class SessionManager:
             return
         if state != KeyState.ACCEPTED:
             self._send(peer, {"t": "state", "state": state})
-            self._drop(peer)
+            self._drop(peer, _END_BY_KEY.get(state, SessionEnd.DELETED))
         elif peer.state is KeyState.PENDING:
             self._send(peer, {"t": "state", "state": state})
             self._accept(peer, minion)
@@ -319,7 +324,7 @@ class SessionManager:
         peer = self.sessions.by_id.get(minion)
         if peer is not None and peer.hello["order"] <= [run, handshake]:
             self._send(peer, {"t": "state", "state": "replaced"})
-            self._drop(peer)
+            self._drop(peer, SessionEnd.REPLACED)
 
     def masters_are(self, content: bytes, signature: bytes) -> None:
         """This is the signed directory of the masters (`saltlite.wire.directory`)."""
@@ -345,7 +350,7 @@ class SessionManager:
         if self.sharing is not None:
             self.sharing.lease.end()
         for peer in list(self.sessions.by_number.values()):
-            self._disconnect(peer)
+            self._disconnect(peer, SessionEnd.FENCED)
 
     def pull(self, minions: Iterable[str]) -> None:
         """The store holds jobs for these minions: pull them for those that are up."""
@@ -401,7 +406,7 @@ class SessionManager:
         elif not lease.wait(route, connection, address, raw):
             # A frame that is missing would end the session anyway; its minion repeats what was not acknowledged.
             for peer in [peer for peer in self.sessions.by_number.values() if peer.route == route]:
-                self._disconnect(peer)
+                self._disconnect(peer, SessionEnd.FENCED)
 
     def _greeting(self, route: bytes, connection: int, address: str, frame: frames.Frame) -> None:
         if isinstance(frame, frames.HelloFrame):
@@ -442,7 +447,7 @@ class SessionManager:
         try:
             self._handle(peer, peer.read(frame.raw, self._function_reports, now))
         except ProtocolError:
-            self._disconnect(peer)
+            self._disconnect(peer, SessionEnd.BROKEN)
             raise
         peer.last_seen = now
         contest = self._duplicate_keys.settle(peer) if peer in self.sessions else None
@@ -473,7 +478,7 @@ class SessionManager:
             case "event" | "ask":
                 self.files.event(peer.session.id, peer.id, message, self._clock.monotonic())
             case "bye":
-                self._drop(peer)
+                self._drop(peer, SessionEnd.STOPPED)
 
     def _return(self, peer: MinionSession, message: Message) -> None:
         if comes_whole(message):
@@ -500,7 +505,7 @@ class SessionManager:
         self._replace(same_id, peer)
         self._replace(self.sessions.by_key.get(peer.fingerprint), peer)
         self.sessions.by_key[peer.fingerprint] = peer
-        self._effects.append(peer.presence(up=True))
+        self._effects.append(peer.presence())
         self._pull_fresh(peer, self._clock.monotonic())
         if self.sharing is not None:
             self.sharing.placement.came(peer)
@@ -520,17 +525,17 @@ class SessionManager:
         if is_duplicate and self._duplicate_keys.is_news(newcomer.fingerprint, now):
             self._effects.append(Suspect(stays.id, newcomer.fingerprint, newcomer.address, stays.address))
         self._welcome(newcomer, "duplicate_key" if is_duplicate else "busy")
-        self._drop(newcomer)
+        self._drop(newcomer, SessionEnd.REPLACED)
 
     def _replace(self, older: MinionSession | None, newer: MinionSession) -> None:
         if older is not None and older is not newer and older in self.sessions:
             self._send(older, {"t": "state", "state": "replaced"})
-            self._drop(older)
+            self._drop(older, SessionEnd.REPLACED)
 
     def _refuse_for_now(self, peer: MinionSession) -> None:
         """End a session without a verdict; its minion tries again a little later."""
         self._welcome(peer, "busy")
-        self._drop(peer)
+        self._drop(peer, SessionEnd.REPLACED)
 
     def _pull_fresh(self, peer: MinionSession, now: float) -> None:
         peer.pull_at = now + (PULL_AGAIN_S if peer.known else UNANSWERED_S)
@@ -545,21 +550,22 @@ class SessionManager:
             if now - peer.since >= DECISION_S:
                 self._refuse_for_now(peer)
         elif now - peer.last_seen >= peer.silence_s:
-            self._disconnect(peer)
+            self._disconnect(peer, end_with(SessionEnd.SILENT, int(now - peer.last_seen)))
         elif peer.state is KeyState.ACCEPTED and now >= peer.pull_at and not peer.outbox:
             self._pull_fresh(peer, now)
 
-    def _disconnect(self, peer: MinionSession) -> None:
-        """End a session and close its connection."""
-        self._drop(peer)
+    def _disconnect(self, peer: MinionSession, end: str) -> None:
+        """End a session and close its connection; `end` as for `_drop`."""
+        self._drop(peer, end)
         self._effects.append(CloseConnection(peer.connection, peer.address))
 
-    def _drop(self, peer: MinionSession) -> None:
+    def _drop(self, peer: MinionSession, end: str) -> None:
+        """End a session. If its minion was up, `end` says why it is not any more (`SessionEnd`)."""
         if peer not in self.sessions:
             return
         number = peer.session.id
         if self.sessions.is_up(peer):
-            self._effects.append(peer.presence(up=False))
+            self._effects.append(peer.presence(end))
         self.sessions.remove(peer)
         if not self.sessions.on(peer.connection):
             self._effects += self._unauthenticated.session_ended(peer.connection, self._clock.monotonic())
@@ -596,6 +602,6 @@ class SessionManager:
 
     def _hold(self, peer: MinionSession, message: Message) -> None:
         if peer in self.sessions and not peer.hold(message):
-            self._disconnect(peer)
+            self._disconnect(peer, SessionEnd.CONGESTED)
         elif peer.held:
             self._sending[peer.session.id] = peer

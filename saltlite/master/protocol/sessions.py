@@ -225,13 +225,13 @@ class MinionSession:
         frames = [self.sealed(message) for message in held]
         return frames + [self.sealed(delivery.message(now), delivery.jid) for delivery in self.outbox.due(now)]
 
-    def presence(self, *, up: bool) -> Presence:
-        """The effect that this minion came up or went away."""
+    def presence(self, end: str = "") -> Presence:
+        """The effect that this minion came up, or went away: then `end` says why."""
         hello = self.hello
         return Presence(
             id=self.id,
             fingerprint=self.fingerprint,
-            up=up,
+            up=not end,
             address=self.address,
             version=hello["version"],
             boot=hello["boot"],
@@ -239,6 +239,7 @@ class MinionSession:
             functions=hello["functions"],
             run=hello["order"][0],
             handshake=hello["order"][1],
+            end=end,
         )
 
 
@@ -314,11 +315,11 @@ class Sessions:
 
     def present(self) -> list[Presence]:
         """Every minion that is up, for an MWorker that just connected."""
-        return [peer.presence(up=True) for peer in self.by_id.values()]
+        return [peer.presence() for peer in self.by_id.values()]
 
     def presence(self, minion: str) -> Presence | None:
         """The presence of that minion; None when it is not up."""
-        return self.by_id[minion].presence(up=True) if minion in self.by_id else None
+        return self.by_id[minion].presence() if minion in self.by_id else None
 
     def silent_s(self, minions: Iterable[str], now: float) -> dict[str, float]:
         """Seconds since the last frame of each of these minions that is up."""

@@ -133,6 +133,8 @@ class MinionRow:
     """How often the minion's network process had been started, and, in `handshake`, how often it had shaken hands in
     that run: the minion's own order of its sessions. 0 for a minion that does not count."""
     handshake: int = 0
+    end_reason: str = ""
+    """Why the session ended (`saltlite.model.minion.SessionEnd`); "" while it is `up`, and where that is not known."""
 
 
 def is_outdated(claimed: MinionRow, known: MinionRow) -> bool:
@@ -558,13 +560,18 @@ class StoreWriter(StoreReader, Protocol):
         session may have got the job, so `expire` must not count it as undelivered, even if the clock was set back."""
         ...
 
-    def release(self, master: str, minions: Collection[MinionId], now: float) -> None:
-        """The sessions of these minions with that master ended. A row that another master has claimed does not change.
-        `last_seen` as for `claim`."""
+    def release(self, master: str, ends: Mapping[MinionId, str], now: float) -> None:
+        """The sessions of these minions with that master ended, and why (`MinionRow.end_reason`). A row that another
+        master has claimed does not change. `last_seen` as for `claim`."""
         ...
 
-    def fence(self, master: str, now: float, keep: Collection[MinionId] = ()) -> list[MinionId]:
+    def fence(self, master: str, end: str, now: float, keep: Collection[MinionId] = ()) -> list[MinionId]:
         """All sessions with that master ended, except those of `keep`; their minions, sorted. As `release`."""
+        ...
+
+    def refused(self, minion: MinionId, key: Fingerprint, end: str) -> None:
+        """A minion whose last session with this key has ended came again and was refused: `end` says why from now on,
+        in the first case of an absence. Its own key had proved it, so that no other machine can say this of it."""
         ...
 
     def set_functions(self, minion: MinionId, digest: str) -> None:

@@ -247,6 +247,8 @@ def key_of(row: tuple[Any, ...]) -> KeyRecord:
 
 def minion_of(row: Any) -> MinionRow:
     minion, fingerprint, address, version, boot_id, incarnation, functions, up, *rest = row
+    # The reason of a session that ended in an older format is NULL.
+    rest[-1] = rest[-1] or ""
     return MinionRow(minion, fingerprint, address, version, boot_id, incarnation, functions, bool(up), *rest)
 
 

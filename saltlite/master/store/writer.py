@@ -141,8 +141,14 @@ _CLAIM = (
 )
 _SESSIONS_OF = select(MINION_COLUMNS, "minions") + " WHERE id IN (SELECT value FROM json_each(?))"  # noqa: S608 - as below
 _RELEASE = (
-    f"UPDATE minions SET up = 0, last_seen = {_SEEN.format(known='SELECT last_seen UNION ALL ', minion='minions.id')}"  # noqa: S608 - constants of this file
+    "UPDATE minions SET up = 0, end_reason = ?,"  # noqa: S608 - constants of this file
+    f" last_seen = {_SEEN.format(known='SELECT last_seen UNION ALL ', minion='minions.id')}"
     " WHERE id = ? AND up <> 0 AND master IN (?, ?)"
+)
+# The first refusal of an absence only, so that a minion that comes again and again costs one write.
+_REFUSED = (
+    "UPDATE minions SET end_reason = ? WHERE id = ? AND fingerprint = ? AND up = 0"
+    " AND substr(coalesce(end_reason, ''), 1, 8) <> 'renamed '"
 )
 _NEVER_HANDED_OVER = (
     "SELECT t.target, t.rank FROM job_targets AS t LEFT JOIN minions AS m ON m.id = t.minion"
@@ -538,14 +544,17 @@ class SqlWriter(SqlReader):
         self._transaction.run_many(_CLAIM, claimed)
         return before
 
-    def release(self, master: str, minions: Collection[MinionId], now: float) -> None:
-        self._transaction.run_many(_RELEASE, [(now, minion, master, master) for minion in minions])
+    def release(self, master: str, ends: Mapping[MinionId, str], now: float) -> None:
+        self._transaction.run_many(_RELEASE, [(end, now, minion, master, master) for minion, end in ends.items()])
 
-    def fence(self, master: str, now: float, keep: Collection[MinionId] = ()) -> list[MinionId]:
+    def fence(self, master: str, end: str, now: float, keep: Collection[MinionId] = ()) -> list[MinionId]:
         sql = "SELECT id FROM minions WHERE up <> 0 AND master IN (?, '') ORDER BY id"
         ended = [minion for (minion,) in self._transaction.rows(sql, (master,)) if minion not in keep]
-        self._transaction.run_many(_RELEASE, [(now, minion, master, "") for minion in ended])
+        self._transaction.run_many(_RELEASE, [(end, now, minion, master, "") for minion in ended])
         return ended
+
+    def refused(self, minion: MinionId, key: Fingerprint, end: str) -> None:
+        self._transaction.later(_REFUSED, (end, minion, key))
 
     def set_functions(self, minion: MinionId, digest: str) -> None:
         self._transaction.later("UPDATE minions SET functions = ? WHERE id = ?", (digest, minion))

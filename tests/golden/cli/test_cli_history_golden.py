@@ -135,6 +135,7 @@ EVENTS = [
 MINION = {
     "id": "web1",
     "state": "up",
+    "reason": "",
     "last_seen": NOW - 90_000,
     "address": "10.0.0.1",
     "version": "0.1.0",
@@ -152,9 +153,17 @@ STATUS = {
     },
     "minions": [
         {**MINION, "resources": 24},
-        {**MINION, "id": "web2", "state": "away", "last_seen": NOW - 61},
-        {**MINION, "id": "web3", "state": "never", "last_seen": None, "address": "", "version": ""},
-        {**MINION, "id": "new1", "state": "pending", "version": ""},
+        {**MINION, "id": "web2", "state": "away", "reason": "no heartbeat for 52 s", "last_seen": NOW - 61},
+        {
+            **MINION,
+            "id": "web3",
+            "state": "never",
+            "reason": "never connected",
+            "last_seen": None,
+            "address": "",
+            "version": "",
+        },
+        {**MINION, "id": "new1", "state": "pending", "reason": "its key is pending", "version": ""},
     ],
     "counts": {"up": 1, "away": 1, "never": 1, "pending": 1},
     "resources": {

@@ -24,7 +24,7 @@ from saltlite.master.store.postgres.connection import LONG_S, TimedConnection
 
 log = logging.getLogger(__name__)
 
-FORMAT = 8
+FORMAT = 9
 MOVED_AWAY = 0
 """The format of what is left when the store was moved to a file."""
 OLDEST_SERVER = 130_000
@@ -58,7 +58,7 @@ CREATE TABLE minions (
     id text NOT NULL PRIMARY KEY, fingerprint text NOT NULL, address text NOT NULL, version text NOT NULL,
     boot_id text NOT NULL, incarnation text NOT NULL, functions text NOT NULL, up bigint NOT NULL,
     last_seen real NOT NULL, master text NOT NULL DEFAULT '', run bigint NOT NULL DEFAULT 0,
-    handshake bigint NOT NULL DEFAULT 0);
+    handshake bigint NOT NULL DEFAULT 0, end_reason text);
 CREATE TABLE functions (digest text NOT NULL PRIMARY KEY, whole bigint NOT NULL, texts bytea NOT NULL);
 CREATE TABLE events (seq bigint NOT NULL PRIMARY KEY, tag text NOT NULL, data bytea NOT NULL, at real NOT NULL);
 CREATE INDEX events_by_time ON events (at);
@@ -142,6 +142,7 @@ _STEPS = {
     f" ALTER TABLE preaccepts ADD COLUMN seal text NOT NULL DEFAULT ''; {_MORE_OF_MASTERS}",
     6: _COPIES,
     7: _READERS,
+    8: "ALTER TABLE minions ADD COLUMN end_reason text",
 }
 """What makes a store of format N one of format N + 1."""
 

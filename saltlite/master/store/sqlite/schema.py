@@ -9,7 +9,7 @@
                  moved the number of the transaction that moved it last; NULL if none has, or its return tells
     returns      at most one row a (jid, target); seq is the seq of its event
     keys         one row a fingerprint; at most one accepted an id, in whatever case
-    minions      the last session of each id, and the master that has or had it
+    minions      the last session of each id, the master that has or had it, and why it ended
     functions    what each digest of a function set stands for
     store        one row: the id of the store, the number of the last change of a key, the version of the accepted ids,
                  the number of the last transaction that moved targets
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 APPLICATION_ID = 0x534C5453
 """`SLTS` in the file header: how a saltlite store is told from any other SQLite file."""
 
-SCHEMA_VERSION = 10
+SCHEMA_VERSION = 11
 COPY_ROOM = 2
 """How many times the size of an older store has to be free for a copy: once for it, once for what the change writes."""
 _TOKENS_PROVE_SINCE = 5
@@ -85,6 +85,8 @@ _SESSIONS = (
     "ALTER TABLE minions ADD COLUMN run INTEGER NOT NULL DEFAULT 0",
     "ALTER TABLE minions ADD COLUMN handshake INTEGER NOT NULL DEFAULT 0",
 )
+# Why the session ended; NULL for one that ended before format 11.
+_SESSION_ENDS = "ALTER TABLE minions ADD COLUMN end_reason TEXT"
 
 _KEYS_HOLDER_ANY_CASE = "CREATE UNIQUE INDEX keys_holder_any_case ON keys (id COLLATE NOCASE) WHERE state = 'accepted'"
 
@@ -125,6 +127,7 @@ _SCHEMA = (
         boot_id TEXT NOT NULL, incarnation TEXT NOT NULL, functions TEXT NOT NULL, up INTEGER NOT NULL,
         last_seen REAL NOT NULL) WITHOUT ROWID""",
     *_SESSIONS,
+    _SESSION_ENDS,
     _FUNCTIONS,
     """CREATE TABLE events (
         seq INTEGER PRIMARY KEY AUTOINCREMENT, tag TEXT NOT NULL, data BLOB NOT NULL, at REAL NOT NULL)""",
@@ -219,6 +222,7 @@ _STEPS: dict[int, tuple[str, ...]] = {
         _COUNTS_OF_8,
     ),
     9: _SESSIONS,
+    10: (_SESSION_ENDS,),
 }
 """What makes a file of format N one of format N + 1; all steps of one opening are one transaction."""
 
