@@ -9,6 +9,7 @@ packages with fsync. Times count from the SIGKILL. Then the master starts again,
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -19,8 +20,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
-from collections.abc import Callable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -41,7 +43,7 @@ from saltlite.wire.directory import Directory, MasterEntry, from_rows
 from saltlite.wire.framing import pack, unpack
 from saltlite.wire.limits import CHUNK
 from saltlite.wire.noise import public_of
-from tests.bench.measure import Others, machine, rounded
+from tests.bench.measure import Others, cpu_s, family, machine, rounded, title
 from tests.bench.swarm import FUNCTIONS, TRUE, minion_name, private_key
 from tests.support.fleet import Fleet
 from tests.support.postgres import Server, running_server
@@ -131,6 +133,25 @@ class Crowd:
     def _tell(self) -> None:
         print(json.dumps(Counter(minion.master() for minion in self._minions)), flush=True)
         self.reactor.call_later(TELL_S, self._tell)
+
+
+ROLES = {"master link": "link", "MWorker": "MWorkers", "membership": "membership"}
+"""Processes by their titles."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """Seconds of CPU by role, and transactions of the database."""
+
+    seconds: Mapping[str, float]
+    transactions: int
+
+    def each(self, before: Spent, reconnects: int) -> dict[str, float]:
+        """Milliseconds of CPU by role, and transactions, for each of so many reconnects since then."""
+        spent = {role: (self.seconds[role] - before.seconds[role]) * 1000 / reconnects for role in sorted(self.seconds)}
+        of_it = {f"{role}_ms": rounded(value) for role, value in spent.items()}
+        transactions = rounded((self.transactions - before.transactions) / reconnects)
+        return {**of_it, "all_ms": rounded(sum(spent.values())), "transactions": transactions}
 
 
 class Site:
@@ -225,6 +246,17 @@ class Site:
         counts = self.counts()
         return {name: rounded(counts[name] / homes[name]) for name in MASTERS}
 
+    def spent(self) -> Spent:
+        """What the masters that are left and the database have spent so far."""
+        seconds: defaultdict[str, float] = defaultdict(float)
+        for name in MASTERS:
+            if name != KILLED:
+                for pid in family(self.fleet.daemons[name].pid):
+                    with contextlib.suppress(FileNotFoundError):
+                        seconds[ROLES.get(title(pid).rstrip("0123456789-"), "other")] += cpu_s([pid])
+        seconds["database"] = cpu_s(family(self.server.pid))
+        return Spent(seconds, int(self.server.sql("SELECT sum(xact_commit) FROM pg_stat_database")))
+
     def close(self) -> None:
         """End the minions."""
         for crowd in self._crowds:
@@ -268,13 +300,15 @@ def measure(site: Site) -> dict[str, Any]:
     found: dict[str, Any] = {"first_connected_s": rounded(time.monotonic() - began), "shares": site.shares()}
     jid = site.publish(MASTERS[0])
     site.until(lambda: site.returned(jid) == site.minions, "all have answered")
+    lost = site.counts()[KILLED]
     jid = site.publish(MASTERS[0])
-    killed_at = time.monotonic()
+    killed_at, spent = time.monotonic(), site.spent()
     site.fleet.daemons[KILLED].kill_whole()
     before = site.returned(jid)
     site.until(lambda: site.counts().total() < site.minions, "the loss is noticed")
     site.until(lambda: site.all_back() and site.stored(), "all minions are back")
     found["back_s"] = rounded(time.monotonic() - killed_at)
+    found["each_reconnect"] = site.spent().each(spent, lost)
     found["shares_without_it"] = dict(site.counts())
     site.until(lambda: site.returned(jid) == site.minions, "all have answered")
     found["job_of_the_kill"] = {"returned_before": before, "all_returned_s": rounded(time.monotonic() - killed_at)}

@@ -86,6 +86,7 @@ class Load:
         store.close()
 
 
+@pytest.mark.timeout(90 * FAILOVERS)
 def test_a_failover_loses_no_acknowledged_result_and_followers_see_each_event_once() -> None:
     with running_server(fsync="on") as first, running_server(fsync="on") as second:
         primary, standby = first, second

@@ -27,7 +27,9 @@ from saltlite.master.store.postgres.connection import Database
 from saltlite.master.store.postgres.pipeline import translated
 from saltlite.master.store.postgres.seals import UNSEALED
 from saltlite.master.store.postgres.statements import PostgresTransaction
+from saltlite.master.store.reader import _MINIONS_AMONG
 from saltlite.master.store.sharing import CommitSignal, MasterRow, MasterState
+from saltlite.master.store.writer import _SESSIONS_OF
 from saltlite.model.ids import Jid, MinionId, RequestId
 from saltlite.model.job import Batch, Job, TargetState
 from saltlite.model.keys import KeyState
@@ -425,6 +427,23 @@ def test_statements_are_translated() -> None:
     assert statement.sql == b"SELECT a FROM t WHERE lower(id) = lower($1) AND b = ANY($2::text[])"
     assert statement.arrays == ("", "text")
     assert b"?" not in translated("SELECT 1 FROM json_each(?) AS asked CROSS JOIN t ON t.a = asked.value").sql
+
+
+@pytest.mark.parametrize("statement", [_MINIONS_AMONG, _SESSIONS_OF])
+def test_a_few_minions_are_looked_up_without_reading_all(
+    statement: str, server: Server, dsn: str, opened: Opened
+) -> None:
+    """Each master does so at each commit of presence, and the server has no statistics of its tables yet."""
+    minions = [MinionId(f"m{number}") for number in range(3000)]
+    with opened(dsn).write() as tx:
+        tx.claim([row(minion, master="a") for minion in minions])
+        for minion in minions:
+            tx.put_key(key(minion))
+    asked = translated(statement).sql.decode()
+    plan = server.sql(f'PREPARE asked(text) AS {asked}; EXPLAIN EXECUTE asked(\'["m1", "m2"]\')', dsn)
+    assert "Index" in plan
+    assert "Seq Scan" not in plan
+    assert "keys_holder_any_case" not in plan, "it has all accepted keys"
 
 
 def test_the_name_of_a_database_in_messages_has_no_more_than_its_place() -> None:

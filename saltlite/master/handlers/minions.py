@@ -266,7 +266,6 @@ def record(master: Master, changes: list[PresenceChange], *, whole: bool) -> lis
     if not changes and not whole:
         return []
     now = master.clock.wall()
-    wanted = []
     outdated: list[PresenceChange] = []
     with master.store.write() as store:
         up = {change.id for change in changes if change.up}
@@ -283,9 +282,8 @@ def record(master: Master, changes: list[PresenceChange], *, whole: bool) -> lis
         new = [change.id for change in changes if change.up and change not in outdated]
         if new or lost:
             store.put_event(tag_presence_change(), {"new": new, "lost": lost}, now)
-        for change in changes:
-            if change.up and store.functions(change.functions) is None:
-                wanted.append(change.id)
+        unknown = {name for name in {one.functions for one in changes if one.up} if store.functions(name) is None}
+        wanted = [change.id for change in changes if change.up and change.functions in unknown]
     for minion in wanted:
         master.link.fetch(minion, "functions")
     for change in outdated:
