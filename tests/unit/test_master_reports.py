@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import pytest
 
+from saltlite.errors import StoreConflictError
 from saltlite.master.handlers.results import Reported, Settled, TransientStates, store_reports
 from saltlite.master.processes.context import HandlerConfig, Master, MasterIdentity
 from saltlite.master.store.ports import TargetRow
@@ -41,6 +42,26 @@ def test_a_return_wakes_readers_once_and_is_acknowledged_as_often_as_it_comes() 
     settled = [desk.says(**RET, jid=JOB.jid) for _ in range(3)]
     assert [one.moved for one in settled] == [{JOB.jid}, set(), set()]
     assert {tuple(jids) for one in settled for _key, jids in one.acknowledge} == {(JOB.jid,)}
+
+
+def test_a_return_that_another_master_stored_meanwhile_is_looked_up_and_acknowledged_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    desk, other, write = Desk(), Desk(), MemoryStore.write
+    other.store = other.master.store = desk.store
+    conflicts = [StoreConflictError("there is such a row already")]
+
+    def conflicting(store: MemoryStore, **options: Any) -> Any:
+        if conflicts:
+            error = conflicts.pop()
+            assert other.says(**RET, jid=JOB.jid).moved
+            raise error
+        return write(store, **options)
+
+    monkeypatch.setattr(MemoryStore, "write", conflicting)
+    settled = desk.says(**RET, jid=JOB.jid)
+    assert settled.acknowledge == [(key(WEB1).fingerprint, [JOB.jid])]
+    assert not settled.moved
 
 
 @pytest.mark.parametrize("said", [RET, {"t": "job_state", "state": "refused", "reason": "no"}])

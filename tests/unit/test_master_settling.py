@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from saltlite.errors import StoreConflictError, StoreError
+from saltlite.errors import StoreError
 from saltlite.master.handlers.results import Reported, Settled, TransientStates
 from saltlite.master.processes import mworker
 from saltlite.master.processes.mworker import settle, turn_of_report
@@ -33,8 +33,6 @@ class Site:
         self.stored: list[list[str]] = []
         self.names: list[str] = []
         self.error: Exception | None = None
-        self.conflicts = 0
-        """How many transactions fail because another master stores the same return meanwhile."""
         monkeypatch.setattr(mworker, "store_reports", self._store)
 
     def _store(self, _master: object, reported: Sequence[Reported], _transient: object) -> Settled:
@@ -45,9 +43,6 @@ class Site:
         self.names.append(seen.turn.text)
         if self.error is not None and any(item.id == "poison" for item in reported):
             raise self.error
-        if self.conflicts:
-            self.conflicts -= 1
-            raise StoreConflictError("there is such a row already")
         return Settled([(item.fingerprint, [item.message["jid"]]) for item in reported], moved=frozenset())
 
     def settle(self, reported: Sequence[Reported] = BATCH) -> Settled:
@@ -71,14 +66,6 @@ def test_reports_are_stored_together(site: Site) -> None:
     assert acknowledged(site.settle()) == ["a", "poison", "b"]
     assert site.stored == [["a", "poison", "b"]]
     assert site.names == ["3 reports, the first of a"]
-
-
-def test_returns_that_another_master_stored_meanwhile_are_looked_up_and_acknowledged_at_once(site: Site) -> None:
-    site.conflicts = 1
-    assert acknowledged(site.settle()) == ["a", "poison", "b"]
-    site.conflicts = 2
-    with pytest.raises(StoreError):
-        site.settle()
 
 
 def test_after_a_batch_held_an_mworker_each_report_is_judged_alone_under_its_name(site: Site) -> None:

@@ -13,7 +13,7 @@ from dataclasses import field, replace
 from functools import partial
 from typing import Any
 
-from saltlite.errors import RemoteProtocolError, StoreError
+from saltlite.errors import RemoteProtocolError, StoreConflictError, StoreError
 from saltlite.master.handlers.documents import handle_digests
 from saltlite.master.processes.context import Master, Refused
 from saltlite.master.store.ports import FunctionSet, PartRow, ReturnCommit, Stored, StoreReader, StoreWriter
@@ -228,6 +228,14 @@ def store_reports(master: Master, reported: Sequence[Reported], transient: Trans
     A return that was never assigned to its minion (G8) is acknowledged too, so that the minion forgets it. Raises
     StoreError, and then nothing of the batch was stored.
     """
+    try:
+        return _stored(master, reported, transient)
+    except StoreConflictError:
+        # A minion has moved, and another master has just stored one of these returns: now it is found.
+        return _stored(master, reported, transient)
+
+
+def _stored(master: Master, reported: Sequence[Reported], transient: TransientStates) -> Settled:
     batch = ReportWrite(master, reported, transient)
     if batch.writes:
         with master.store.write(appends_only=has_only_returns(reported)) as store:

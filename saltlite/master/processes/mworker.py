@@ -24,7 +24,6 @@ from saltlite.errors import (
     ProtocolError,
     RefusedError,
     SaltliteError,
-    StoreConflictError,
     StoreError,
     UncallableError,
 )
@@ -162,7 +161,7 @@ def settle(master: Master, reported: Sequence[Reported], transient: TransientSta
 def _batch(master: Master, reported: Sequence[Reported], transient: TransientStates, marks: Marks) -> Settled:
     with marks.named(turn_of_batch(reported)):
         try:
-            return _stored(master, reported, transient)
+            return store_reports(master, reported, transient)
         except StoreError:
             raise
         except Exception:  # noqa: BLE001 - named supervision point: they are tried one by one, where what raises is logged
@@ -170,20 +169,12 @@ def _batch(master: Master, reported: Sequence[Reported], transient: TransientSta
     return _together(_alone(master, item, transient, marks) for item in reported)
 
 
-def _stored(master: Master, reported: Sequence[Reported], transient: TransientStates) -> Settled:
-    try:
-        return store_reports(master, reported, transient)
-    except StoreConflictError:
-        # The minion has moved, and another master has just stored one of these returns: now it is found.
-        return store_reports(master, reported, transient)
-
-
 def _alone(master: Master, item: Reported, transient: TransientStates, marks: Marks) -> Settled:
     if _is_refused(item, marks):
         return Settled([], moved=frozenset(), rejected=1)
     with marks.named(turn_of_report(marks.board, item)):
         try:
-            return _stored(master, [item], transient)
+            return store_reports(master, [item], transient)
         except StoreError:
             raise
         except Exception:  # named supervision point: what one minion says must not end MWorkers (S8)

@@ -551,8 +551,8 @@ _IN_STATES = " WHERE state IN (?, ?, ?, ?, ?) ORDER BY id, first_seen, fingerpri
 _ACCEPTED_MINIONS = " AS m CROSS JOIN keys AS k USING (id, fingerprint) WHERE k.state = 'accepted'"
 _MINIONS = select([f"m.{name}" for name in MINION_COLUMNS], "minions") + _ACCEPTED_MINIONS
 # As an expression, the state is in no index: keys are found by fingerprint, and not all accepted ones are read.
-_AMONG = " AND m.id IN (SELECT value FROM json_each(?))"
-_MINIONS_AMONG = _MINIONS.replace("k.state = ", "k.state || '' = ") + _AMONG
+_AMONG_IDS = " AND m.id IN (SELECT value FROM json_each(?))"
+_MINIONS_AMONG = _MINIONS.replace("k.state = ", "k.state || '' = ") + _AMONG_IDS
 _JOB = select((*JOB_COLUMNS, *MORE_JOB_COLUMNS), "jobs") + " WHERE jid = ?"
 _RETURNS = (
     "SELECT jid, target, state, retcode, body, started_at, duration_ms, reason, seq FROM returns"
