@@ -147,7 +147,7 @@ class Spent:
     transactions: int
 
     def each(self, before: Spent, reconnects: int) -> dict[str, float]:
-        """Milliseconds of CPU by role, and transactions, for each of so many reconnects since then."""
+        """Milliseconds of CPU by role, and transactions, for each reconnect since then."""
         spent = {role: (self.seconds[role] - before.seconds[role]) * 1000 / reconnects for role in sorted(self.seconds)}
         of_it = {f"{role}_ms": rounded(value) for role, value in spent.items()}
         transactions = rounded((self.transactions - before.transactions) / reconnects)

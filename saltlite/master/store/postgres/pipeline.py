@@ -26,7 +26,7 @@ _RULES: tuple[tuple[str, str], ...] = (
     (r" INDEXED BY \w+", ""),
     (r"CROSS JOIN", "JOIN"),
     (r"json_each\(\?\) AS asked", f'(SELECT e.value COLLATE "C" AS value, e.key FROM {_JSON_TEXTS}) AS asked'),  # noqa: S608 - a constant
-    # The server takes every list for one of 100 values, and would rather read the whole table than look so many up.
+    # The server estimates every such list at 100 values, and then reads the whole table instead of the index.
     (
         r"\bid IN \(SELECT value FROM json_each\(\?\)\)",
         f'id = ANY (ARRAY(SELECT e.value COLLATE "C" FROM {_JSON_TEXTS}))',  # noqa: S608 - as above
