@@ -3,10 +3,7 @@
     SALTLITE_COMPAT_PYTHON=/opt/salt/bin/python pytest tests/compat
 
 names a Python that has both. What holds without it is tested with a stand-in: tests/unit/test_loader_salt.py.
-
-    SALTLITE_SALT_MODULES=FOLDER pytest tests/compat/test_alone.py
-
-names `salt/modules` of Salt's source, whose files are imported without Salt.
+`test_alone.py` needs no Salt: it imports the files that `.ci/foreign` downloads.
 """
 
 from __future__ import annotations

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
-import pytest
+from tests.support.foreign import folder_of
 
-FOLDER = os.environ.get("SALTLITE_SALT_MODULES", "")
 LEAST = 220
 """Of the 266 files of Salt 3008.3. The others are for Windows, or talk to Salt's daemons."""
 
 
-@pytest.mark.skipif(not FOLDER, reason="needs the folder salt/modules of Salt's source in SALTLITE_SALT_MODULES")
 def test_most_modules_import_without_salt() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "tests.compat.alone", FOLDER],
+        [sys.executable, "-m", "tests.compat.alone", str(folder_of("modules"))],
         cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,

@@ -1,15 +1,11 @@
 """Drivers that were written for Salt, unmodified, without Salt: they list and create against stubs of their APIs.
 
-    SALTLITE_FOREIGN_DRIVERS=FOLDER pytest tests/integration/test_cloud_foreign.py
-
-names a folder with `digitalocean.py`, `linode.py` and `scaleway.py` of Salt 3006.9 (`salt/cloud/clouds`) and
-`proxmox.py` of the extension saltext-proxmox 2.0 (`saltext/proxmox/clouds`); a test whose file is not there is skipped.
-The files are not part of saltlite. DRIVER, which is ours, imports and calls what they do, and always runs.
+`.ci/foreign` downloads them: digitalocean, linode and scaleway of Salt 3006.9, and proxmox of the extension
+saltext-proxmox 2.0. They are not part of saltlite. DRIVER, which is ours, imports and calls what they do.
 """
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -25,9 +21,9 @@ from saltlite.cloud.program.drivers import Driver, Drivers
 from saltlite.cloud.rules.catalogue import Provider, Settings
 from tests.support.api import Answers, answering
 from tests.support.cloud import Program, machine
+from tests.support.foreign import folder_of
 from tests.support.modules import write
 
-FOLDER = os.environ.get("SALTLITE_FOREIGN_DRIVERS", "")
 TAGS = ["creating", "requesting", "deploying", "created"]
 
 DRIVER = """
@@ -122,10 +118,7 @@ def driver_of(folder: Path, name: str, settings: Mapping[str, Any]) -> Iterator[
 @pytest.fixture
 def foreign(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     """A folder with the file of the driver that the test is for."""
-    path = Path(FOLDER) / f"{request.param}.py"
-    if not FOLDER or not path.is_file():
-        pytest.skip(f"needs {request.param}.py in the folder SALTLITE_FOREIGN_DRIVERS")
-    shutil.copy(path, tmp_path)
+    shutil.copy(folder_of("clouds") / f"{request.param}.py", tmp_path)
     return tmp_path
 
 
