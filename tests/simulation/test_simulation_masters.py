@@ -541,6 +541,48 @@ def test_a_lease_that_is_longer_than_the_wait_for_it_is_seen(monkeypatch: pytest
     assert {one.guarantee for one in _revoked_elsewhere(_deaf)[1]} == {"S5"}
 
 
+def _revoked_twice(seed: int) -> tuple[list[float], list[Violation]]:
+    """How long two revokes take, and what the minions of both bring about. The first one fences the other master, whose
+    link process stands still: it goes on right after that, with the answer to a renewal of the last moment. The second
+    revoke comes before that master knows that it was fenced."""
+    with site(2, seed=seed) as at:
+        first, second = at.fleet.masters
+        minions = at.minions_of(second)[:2]
+        at.run(seed / 20)
+        second.processes["link"].stopped_until = at.now + 7.3
+        at.run(2.0)
+        took = [at.revoke(first, minions[0])]
+        at.until(lambda: bool(took[0]))
+        second.processes["membership"].stopped_until = at.now + 10.0
+        took.append(at.revoke(first, minions[1]))
+        for _ in range(100):
+            for minion in minions:
+                minion.lie("20270101000000000000", b"\xa3lie")
+            at.run(0.1)
+        return [one[0] for one in took], at.found
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_second_revoke_has_its_effect_on_a_master_that_the_first_one_fenced(seed: int) -> None:
+    took, found = _revoked_twice(seed)
+    assert max(took) < FENCE_S + 0.5
+    assert found == []
+
+
+def test_a_renewal_that_gives_a_lease_before_the_changes_that_it_found_are_applied_is_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Membership, "_news", _without_withdrawn)
+    assert {one.guarantee for seed in range(5) for one in _revoked_twice(seed)[1]} == {"S5"}
+
+
+_news = Membership._news
+
+
+def _without_withdrawn(self: Membership, events: Any) -> Any:
+    return replace(_news(self, events), withdrawn=2**63)
+
+
 def test_a_change_of_a_key_that_is_applied_nowhere_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SessionManager, "key_changed", lambda self, key, state, minion: None)
     assert {one.guarantee for one in _revoked_elsewhere(lambda master: None)[1]} == {"S5"}

@@ -8,6 +8,10 @@ for LEASE_S from the moment at which it sent the renewal. Whoever revokes a key 
 applied that, and fences those that have not after FENCE_S: their leases are over by then (S5). No two clocks are
 compared.
 
+A renewal that was committed after a key had lost its rights, while this master had not applied that, gives no lease:
+whoever waits for that may fence this master after it, and the next one who revokes a key does not wait for a master
+that is fenced. For the same reason a master that begins anew ends its lease before it says that it has none.
+
 A master joins without a lease until all others have its certificate, which minions need to verify its jobs.
 """
 
@@ -46,7 +50,7 @@ from saltlite.model.events import (
 )
 from saltlite.model.ids import Jid, MinionId
 from saltlite.model.job import Job, TargetState
-from saltlite.model.keys import Fingerprint
+from saltlite.model.keys import Fingerprint, KeyState
 from saltlite.model.minion import SessionEnd
 from saltlite.platform.privileges import drop_to
 from saltlite.platform.reactor import Reactor
@@ -74,6 +78,8 @@ SEEN_S = 1.0
 """How long an answer waits for other masters to tell when they last saw their minions."""
 SILENT_MAX_S = 1e9
 """Seconds, more than any minion was ever silent."""
+NOTHING = 2**63
+"""After every event."""
 JOINED, FENCED, ASKED, SEEN = "joined", "fenced", "asked", "seen"
 """What happens to masters: see `tag_master`."""
 _KEY_TAGS = frozenset({tag_key(), tag_auth()})
@@ -232,6 +238,8 @@ class News:
     """Each minion that came or went, and whether it has a session with another master."""
     has_joined: bool
     """Whether another master joins, whose certificate the link process needs."""
+    withdrawn: int
+    """The first event by which a key lost its rights; NOTHING without one."""
 
     @property
     def concerns_link(self) -> bool:
@@ -307,6 +315,8 @@ class Membership:
         """Whether the link process may have sessions of an earlier start."""
         self._renewed_at: float | None = None
         """When the renewal was sent whose lease the link process does not have yet."""
+        self._renewed_after = 0
+        """The last event before that renewal."""
         self._may_act = False
         """Whether the link process may have a lease."""
         self._is_draining = False
@@ -347,6 +357,9 @@ class Membership:
     def _look(self) -> None:
         if not self._has_resumed:
             self._resume()
+        if self._begins and self._may_act:
+            self._end_lease()
+            return
         sent_at, now = self._clock.boottime(), self._clock.monotonic()
         has_renewed = now >= self._renew_at
         if has_renewed:
@@ -369,12 +382,26 @@ class Membership:
         # Read after the events: the certificate of a master that joins is there.
         masters = self._store.masters()
         news = self._news(events)
+        if news.withdrawn <= self._renewed_after:
+            self._renewed_at = None
         if not has_renewed and not news.concerns_link and (self._renewed_at is None or len(events) == EVENTS):
             self._applied(events, news, masters)
             return
         self._tell_link(events, news, masters)
         self._link.placement(self._signer.directory(masters), draining=self._is_draining)
         self._fence_lost(masters)
+
+    def _end_lease(self) -> None:
+        """The link process acts no more; until it has said so, the others wait for this master as before."""
+        self._busy = True
+
+        def done(reply: IpcMessage | None) -> None:
+            self._busy = False
+            if reply is not None:
+                self._may_act = False
+                self._turn()
+
+        self._link.ask(lambda number: ipc.masters(number, [], [], [], [], None, begins=True), done)
 
     def _tell_link(self, events: Sequence[Event], news: News, masters: Sequence[MasterRow]) -> None:
         others = [row.certificate for row in masters if row.name != self._me.name]
@@ -430,6 +457,7 @@ class Membership:
                 self._me = replace(self._me, state=row.state, applied=row.applied)
                 self._joined_at = row.applied
                 self._begins = False
+                self._may_act = True
         self._has_resumed = True
 
     def _renew(self) -> MasterRow | None:
@@ -440,6 +468,7 @@ class Membership:
             if joined_at >= 0 and self._is_lost(store):
                 return None
             self._place = self._store.place
+            self._renewed_after = store.last_seq()
             stored = store.renew(self._me)
             if self._drains_again and store.drain_master(self._me.name):
                 stored = replace(stored, state=MasterState.DRAINING)
@@ -516,7 +545,10 @@ class Membership:
         keys: dict[Fingerprint, str] = {}
         came: set[MinionId] = set()
         gone: set[MinionId] = set()
+        withdrawn = NOTHING
         for event in events:
+            if event.tag == tag_key() and "fingerprint" in event.data and event.data.get("act") != KeyState.ACCEPTED:
+                withdrawn = min(withdrawn, event.seq)
             if event.tag in _KEY_TAGS and isinstance(event.data.get("fingerprint"), str):
                 keys[Fingerprint(event.data["fingerprint"])] = str(event.data.get("id", ""))
             elif event.tag == tag_presence_change():
@@ -529,6 +561,7 @@ class Membership:
             [(row.id, row.run, row.handshake) for row in elsewhere.values() if row.id in came],
             [(minion, minion in elsewhere) for minion in sorted(came | gone)],
             _has_joined(events),
+            withdrawn,
         )
 
     def _state_of(self, key: Fingerprint, minion: str) -> tuple[str, str]:
