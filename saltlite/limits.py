@@ -217,6 +217,10 @@ class ConnectionLimiter(Generic[K]):
     def __contains__(self, key: K) -> bool:
         return key in self._network
 
+    def resize(self, total: int) -> None:
+        """Admit so many from now on; those that are there stay."""
+        self._total = total
+
     def add(self, key: K, address: str) -> Slot[K]:
         """Admit a new connection from that address, or refuse it."""
         network = network_of(address)

@@ -105,6 +105,8 @@ def fleet_metrics(status: Mapping[str, Any] | None) -> str:
             *_metric("link_uncommitted_reports", "Reports that wait for a commit.", "", link["uncommitted"]),
             *_metric("link_lag_seconds", "How long the oldest of them waits.", "", link["lag_s"]),
             *_metric("link_handshakes_total", "Handshakes that were completed.", "", link["handshakes"]),
+            *_metric("link_handshakes_begun_total", "Handshakes that were begun.", "", link["handshakes_begun"]),
+            *_metric("link_postponed_total", "Minions told to come again later.", "", link["handshakes_postponed"]),
             *_metric("link_frames_refused_total", "Refused frames by reason.", "reason", link["refused"]),
         ]
     return up + "\n".join(rows) + "\n"

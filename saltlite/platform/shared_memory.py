@@ -38,7 +38,7 @@ _ENDED = struct.Struct(f"={_DIGEST_BYTES}sdd?{_NAME_BYTES}s{TEXT_BYTES}s")
 
 class TurnLabel(NamedTuple):
     """A piece of work. `text` names it in the log. Work with a `digest` (see `TurnBoard.digest`) is refused once its
-    turn was ended. `is_reports`: it consists of reports, possibly of several minions."""
+    turn was ended. `is_reports`: it consists of messages that are handled one by one after it was ended."""
 
     text: str
     digest: bytes = b""

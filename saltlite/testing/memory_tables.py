@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 
 from saltlite.master.store.ports import (
@@ -212,6 +212,9 @@ class MemoryParts(ABC):
 
     def unsettled(self, minion: MinionId) -> list[tuple[PartId, TargetState]]:
         return [(part, rows[0].state) for part, rows in self._handed_over(minion)]
+
+    def unsettled_of(self, minions: Collection[MinionId]) -> dict[MinionId, list[tuple[PartId, TargetState]]]:
+        return {minion: self.unsettled(minion) for minion in minions}
 
     def _handed_over(self, minion: MinionId) -> Iterator[tuple[PartId, list[TargetRow]]]:
         """The parts of that minion with their rows that are neither planned nor ended, the least advanced first."""

@@ -141,17 +141,20 @@ ROLES = {"master link": "link", "MWorker": "MWorkers", "membership": "membership
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """Seconds of CPU by role, and transactions of the database."""
+    """Seconds of CPU by role, transactions of the database, and handshakes by what became of them."""
 
     seconds: Mapping[str, float]
     transactions: int
+    handshakes: Mapping[str, int]
 
     def each(self, before: Spent, reconnects: int) -> dict[str, float]:
         """Milliseconds of CPU by role, and transactions, for each reconnect since then."""
         spent = {role: (self.seconds[role] - before.seconds[role]) * 1000 / reconnects for role in sorted(self.seconds)}
         of_it = {f"{role}_ms": rounded(value) for role, value in spent.items()}
         transactions = rounded((self.transactions - before.transactions) / reconnects)
-        return {**of_it, "all_ms": rounded(sum(spent.values())), "transactions": transactions}
+        of_masters = sum(spent.values()) - spent["minions"]
+        handshakes = {name: count - before.handshakes[name] for name, count in self.handshakes.items()}
+        return {**of_it, "all_of_masters_ms": rounded(of_masters), "transactions": transactions, **handshakes}
 
 
 class Site:
@@ -255,7 +258,15 @@ class Site:
                     with contextlib.suppress(FileNotFoundError):
                         seconds[ROLES.get(title(pid).rstrip("0123456789-"), "other")] += cpu_s([pid])
         seconds["database"] = cpu_s(family(self.server.pid))
-        return Spent(seconds, int(self.server.sql("SELECT sum(xact_commit) FROM pg_stat_database")))
+        seconds["minions"] = cpu_s([crowd.pid for crowd in self._crowds])
+        handshakes: Counter[str] = Counter()
+        for name in MASTERS:
+            if name != KILLED:
+                with self.fleet.client(name) as client:
+                    link = client.call("status", brief=True)["link"]
+                handshakes.update({"begun": link["handshakes_begun"], "finished": link["handshakes"]})
+                handshakes.update({"postponed": link["handshakes_postponed"]})
+        return Spent(seconds, int(self.server.sql("SELECT sum(xact_commit) FROM pg_stat_database")), handshakes)
 
     def close(self) -> None:
         """End the minions."""

@@ -306,6 +306,9 @@ def test_unsettled_jobs_of_a_minion_come_in_jid_order_each_with_its_state(store:
     assert (found[0].created_at, found[0].deliver_ms) == (NOW, 60_000)
     assert [jid for jid, _state in store.unsettled(WEB2)] == [job(n).jid for n in (1, 2, 4, 5)]
     assert store.unsettled(WEB3) == []
+    many = (WEB3, WEB2, WEB1)
+    assert store.unsettled_of(many) == {minion: store.unsettled(minion) for minion in many}
+    assert store.unsettled_of(()) == {}
 
 
 @pytest.mark.parametrize("state", sorted(frozenset(TargetState) - {TargetState.PLANNED}))

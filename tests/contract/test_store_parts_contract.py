@@ -202,6 +202,7 @@ def test_unsettled_parts_come_once_each_with_the_state_of_the_least_advanced(sto
     ]
     commit(store, ret(JOB, WEB2, id=D2))
     assert store.unsettled(WEB2)[1] == (DUMMIES, TargetState.RUNNING)
+    assert store.unsettled_of([WEB2]) == {WEB2: store.unsettled(WEB2)}
     commit(store, ret(JOB, WEB2, id=D1))
     assert [part for part, _state in store.unsettled(WEB2)] == [JOB.jid, SSH, job(2).jid]
 
@@ -211,6 +212,7 @@ def test_parts_are_sorted_by_number_and_not_as_texts(store: Store) -> None:
     publish(store, job(1, (), resources=of_eleven))
     wanted = [part_id(job(1).jid, number) for number in range(1, 12)]
     assert [part for part, _state in store.unsettled(WEB1)] == wanted
+    assert store.unsettled_of([WEB1]) == {WEB1: store.unsettled(WEB1)}
     assert [one.part for one in store.open_jobs(WEB1, wanted[::-1])] == wanted
     assert [part for part, _minion in store.open_parts(job(1).jid)] == wanted
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 import pytest
 
 from saltlite.master.protocol import handshakes
-from saltlite.master.protocol.handshakes import Handshakes
+from saltlite.master.protocol.handshakes import LATEST_S, OPEN_LEAST, Admission, Handshakes
 from saltlite.platform.daemon import ManualClock
 from saltlite.wire import frames
+from saltlite.wire.limits import HANDSHAKE_TIMEOUT_S, OPEN_HANDSHAKES
 from tests.support.keys import FLEET_PUBLIC
 
 
@@ -70,3 +73,70 @@ def test_networks_that_tried_long_ago_are_forgotten(monkeypatch: pytest.MonkeyPa
     assert door.admitted("10.0.0.1", 1) == 0
     door.admitted("10.0.0.4", 1)
     assert (door.admitted("10.0.0.1", 1), door.admitted("10.0.0.2", 1)) == (0, 1)
+
+
+# -- how many are open at once
+
+
+class Storm:
+    """Minions that all want a handshake from a master that finishes so many in a second. They come when they are told
+    to, and give up after HANDSHAKE_TIMEOUT_S."""
+
+    def __init__(self, minions: int, per_s: int) -> None:
+        self.admission = Admission(0.0)
+        self.late = 0
+        self.most_open = 0
+        self._per_s = per_s
+        self._due = [0.0] * minions
+        self._open: deque[float] = deque()
+
+    def run(self) -> float:
+        """The seconds until all have their verdict."""
+        now = 0.0
+        while self._due or self._open:
+            now += 0.1
+            assert now < 1000.0, f"{len(self._due)} are still to come"
+            for _ in range(min(len(self._open), self._per_s // 10)):
+                self.admission.finished()
+                self.late += now - self._open.popleft() > HANDSHAKE_TIMEOUT_S
+            self.admission.count(now)
+            came, self._due = [at for at in self._due if at <= now], [at for at in self._due if at > now]
+            for _ in came:
+                if len(self._open) < self.admission.limit:
+                    self._open.append(now)
+                else:
+                    self._due.append(now + self.admission.later(now))
+            self.most_open = max(self.most_open, len(self._open))
+        return now
+
+
+@pytest.mark.parametrize("per_s", [60, 200, 900])
+def test_a_storm_is_over_in_the_time_that_its_work_takes_and_none_of_it_is_lost(per_s: int) -> None:
+    storm = Storm(3_000, per_s)
+    took_s = storm.run()
+    assert storm.late == 0
+    assert took_s < 1.5 * 3_000 / per_s + LATEST_S / 2
+
+
+def test_a_master_that_admits_all_of_a_storm_does_most_of_the_work_for_nobody() -> None:
+    storm = Storm(3_000, 60)
+    storm.admission.limit = 3_000
+    storm.admission.count = lambda now: None  # type: ignore[method-assign]  # it never learns
+    storm.run()
+    assert storm.late > 2_000
+
+
+def test_whoever_opens_handshakes_and_finishes_none_leaves_room_for_others() -> None:
+    admission = Admission(0.0)
+    for now in range(1, 60):
+        admission.later(float(now))
+        admission.count(float(now) + 0.5)
+    assert admission.limit == OPEN_LEAST
+    assert admission.later(60.0) <= LATEST_S
+    # Quick ones of others make it grow again.
+    for now in range(60, 80):
+        for _ in range(1000):
+            admission.finished()
+        admission.later(float(now))
+        admission.count(now + 1.0)
+    assert 3_500 < admission.limit <= OPEN_HANDSHAKES

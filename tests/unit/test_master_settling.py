@@ -10,7 +10,8 @@ import pytest
 from saltlite.errors import StoreError
 from saltlite.master.handlers.results import Reported, Settled, TransientStates
 from saltlite.master.processes import mworker
-from saltlite.master.processes.mworker import settle, turn_of_report
+from saltlite.master.processes.mworker import settle
+from saltlite.master.processes.turns import turn_of_report
 from saltlite.model.ids import MinionId
 from saltlite.model.keys import Fingerprint
 from saltlite.platform.shared_memory import REFUSED_S, Marks, TurnBoard, TurnLabel

@@ -401,6 +401,18 @@ def test_a_minion_that_is_to_go_anywhere_tries_the_others_in_turn_until_one_acce
     assert tried == [*others, others[0]]
 
 
+def test_a_busy_master_is_tried_beside_the_session_when_it_has_said_to_come() -> None:
+    it = with_directory()
+    it.say({"t": "move", "to": "", "spread_ms": 0})
+    it.wait(0.1)
+    assert len(seconds_of(it)) == 1
+    it.connection.second_failed(it.clock.monotonic() + 25.0)
+    it.wait(24.9)
+    assert seconds_of(it) == []
+    it.wait(0.2)
+    assert len(seconds_of(it)) == 1
+
+
 @pytest.mark.parametrize("to", ["m9", "evil.example:4515"])
 def test_a_minion_moves_to_no_master_that_is_not_in_its_directory(to: str) -> None:
     it = with_directory()

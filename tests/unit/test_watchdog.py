@@ -11,13 +11,6 @@ from saltlite.auth.acl import Principal
 from saltlite.errors import SaltliteError
 from saltlite.master.handlers.results import Reported
 from saltlite.master.processes import supervisor
-from saltlite.master.processes.mworker import (
-    refuse_ended,
-    turn_of_link,
-    turn_of_question,
-    turn_of_report,
-    turn_of_request,
-)
 from saltlite.master.processes.supervisor import (
     LOOK_COUNTS_S,
     OWN_TURN_TIMES,
@@ -27,6 +20,13 @@ from saltlite.master.processes.supervisor import (
     Watchdog,
     board_of,
     without_board,
+)
+from saltlite.master.processes.turns import (
+    refuse_ended,
+    turn_of_link,
+    turn_of_question,
+    turn_of_report,
+    turn_of_request,
 )
 from saltlite.model.ids import MinionId
 from saltlite.model.keys import Fingerprint

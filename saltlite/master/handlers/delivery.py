@@ -8,7 +8,7 @@ next target waits until it is back. Targets without a session are skipped until 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from saltlite.errors import DamagedError, UsageError
@@ -155,19 +155,43 @@ def handle_pull(master: Master, ask: dict[str, Any]) -> None:
     More than one page is read from the part `since` on, as room becomes free.
     """
     minion = MinionId(ask["id"])
+    if ask["session"] is not None and not ensure(master, [PresenceChange(*ask["session"])]):
+        return
+    unsettled = master.store.unsettled(minion)
+    _pull(master, ask, unsettled, _cancelled(master, unsettled))
+
+
+def handle_first_pulls(master: Master, asks: Sequence[dict[str, Any]]) -> None:
+    """Many minions have just connected, each as in `handle_pull`: a few statements for all of them, and more only for
+    those with open jobs."""
+    sessions = [PresenceChange(*ask["session"]) for ask in asks]
+    unsettled = master.store.unsettled_of(ensure(master, sessions))
+    cancelled = _cancelled(master, [one for some in unsettled.values() for one in some])
+    for ask in asks:
+        if (minion := MinionId(ask["id"])) in unsettled:
+            _pull(master, ask, unsettled[minion], cancelled)
+
+
+def _cancelled(master: Master, unsettled: list[tuple[PartId, TargetState]]) -> set[Jid]:
+    """The jobs of these parts that were ended."""
+    jids = sorted({split_part(part)[0] for part, _state in unsettled})
+    return master.store.cancelled(jids) if jids else set()
+
+
+def _pull(
+    master: Master, ask: dict[str, Any], unsettled: list[tuple[PartId, TargetState]], cancelled: Collection[Jid]
+) -> None:
+    minion = MinionId(ask["id"])
     store = master.store
     fresh = ask["session"] is not None
-    if fresh and not ensure(master, PresenceChange(*ask["session"])):
-        return
-    found = [one for one in store.unsettled(minion) if fresh or one[1] is TargetState.QUEUED]
-    cancelled = store.cancelled(sorted({split_part(part)[0] for part, _state in found}))
+    found = [one for one in unsettled if fresh or one[1] is TargetState.QUEUED]
     ended = [one for one in found if split_part(one[0])[0] in cancelled]
     if not ask["since"]:
         _cancel_ended(master, minion, ended)
     over = {part for part, _state in ended}
     since = split_part(ask["since"])
     wanted = [part for part, _state in found if part not in over and split_part(part) >= since]
-    jobs = store.open_jobs(minion, wanted[:PAGE], SEND_WINDOW)
+    jobs = store.open_jobs(minion, wanted[:PAGE], SEND_WINDOW) if wanted else []
     rows = list(_rows(master, minion, jobs))
     if fresh or rows:
         left = [part for part in wanted if rows and split_part(part) > split_part(jobs[-1].part)]

@@ -338,19 +338,22 @@ def _claim(master: Master, store: StoreWriter, changes: list[PresenceChange], no
     return [change for change in changes if change.id not in before]
 
 
-def ensure(master: Master, session: PresenceChange) -> bool:
-    """Store a session that the store does not know, because it failed when the session began, or an MWorker died;
-    whether the minion has this session, and no newer one with another master.
+def ensure(master: Master, sessions: Sequence[PresenceChange]) -> set[MinionId]:
+    """Store those of these sessions that the store does not know, because it failed when they began, or an MWorker
+    died; the minions that have their session, and no newer one with another master.
 
-    This comes before any job is sent in the session, so that the store knows it may have been delivered. Raises
+    This comes before any job is sent in a session, so that the store knows it may have been delivered. Raises
     StoreError.
     """
-    row = master.store.minion(session.id)
-    if row is not None and row.up and row.master == master.identity.certificate.name:
-        known = (row.boot_id, row.incarnation, row.run, row.handshake)
-        if known == (session.boot, session.incarnation, session.run, session.handshake):
-            return True
-    return not record(master, [session], whole=False)
+    here = master.identity.certificate.name
+    known = {
+        (row.id, row.boot_id, row.incarnation, row.run, row.handshake)
+        for row in master.store.minions([session.id for session in sessions])
+        if row.up and row.master == here
+    }
+    unknown = [one for one in sessions if (one.id, one.boot, one.incarnation, one.run, one.handshake) not in known]
+    outdated = record(master, unknown, whole=False)
+    return {session.id for session in sessions if session not in outdated}
 
 
 # -- The status of the master

@@ -94,6 +94,8 @@ class LinkProcess:
         self._waiting: list[ForMWorkers] = []
         self._unsent_requests: list[MinionRequest] = []
         self._numbers = 0
+        self._turns = 0
+        """Turns with work for MWorkers."""
         self._carrying = False
         self._is_busy = False
         """Whether frames have arrived since the last turn."""
@@ -220,8 +222,9 @@ class LinkProcess:
     def _announce(self, presence: list[Presence]) -> None:
         if not presence:
             return
+        records, knows = (pack(ipc.presence(presence, record=record)) for record in (True, False))
         for index, mworker in enumerate(list(self._mworkers)):
-            mworker.channel.send(pack(ipc.presence(presence, record=index == 0)))
+            mworker.channel.send(knows if index else records)
 
     def _to_mworker(self, items: list[ForMWorkers]) -> None:
         if not items:
@@ -230,9 +233,10 @@ class LinkProcess:
             self._waiting += items[: WAITING_MAX - len(self._waiting)]
             return
         batches: dict[int, tuple[MWorkerChannel, list[MinionReport]]] = {}
+        decider = self._decider()
         for item in items:
             if isinstance(item, Decide):
-                self._least_busy().channel.send(pack(ipc.decide(item)))
+                decider.channel.send(pack(ipc.decide(item)))
             elif isinstance(item, Suspect):
                 self._least_busy().channel.send(pack(ipc.suspect(item)))
             elif isinstance(item, Pull):
@@ -293,6 +297,13 @@ class LinkProcess:
     def _try_unstored(self) -> None:
         again, self._unstored = self._unstored, []
         self._to_mworker(list(again))
+
+    def _decider(self) -> MWorkerChannel:
+        """Who decides about the keys of this turn, which it does together: one after the other, but not the first, who
+        stores sessions and answers their first pulls."""
+        self._turns += 1
+        others = self._mworkers[1:] or self._mworkers
+        return others[self._turns % len(others)]
 
     def _least_busy(self) -> MWorkerChannel:
         return min(self._mworkers, key=lambda mworker: len(mworker.batches))

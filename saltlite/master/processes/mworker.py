@@ -35,7 +35,7 @@ from saltlite.master.handlers.documents import FOR_FILES, DocumentBuffer, answer
 from saltlite.master.handlers.events import EventStream, report_ended_turns
 from saltlite.master.handlers.jobs import JobFollower
 from saltlite.master.handlers.keys import handle_decide, handle_suspect
-from saltlite.master.handlers.operator_verbs import VERBS, checked_request, dispatch
+from saltlite.master.handlers.operator_verbs import checked_request, dispatch
 from saltlite.master.handlers.results import (
     Reported,
     ReportWrite,
@@ -47,11 +47,21 @@ from saltlite.master.handlers.results import (
     store_transient_states,
 )
 from saltlite.master.processes import link_channel as ipc
+from saltlite.master.processes.arrivals import Arrivals
 from saltlite.master.processes.auth_process import Backends, PasswordVerdict
 from saltlite.master.processes.context import Answer, Follow, LoginCheck, Master, Question, StoreWrite, Stream, Watch
 from saltlite.master.processes.group_commit import GroupCommit, GroupPart
 from saltlite.master.processes.link_channel import LinkAddress, LinkChannel
 from saltlite.master.processes.local_clients import UNREAD_MAX, ClientQueue, LocalClients, RequestScheduler
+from saltlite.master.processes.turns import (
+    refusal,
+    refuse_ended,
+    turn_of_batch,
+    turn_of_link,
+    turn_of_question,
+    turn_of_report,
+    turn_of_request,
+)
 from saltlite.master.store.ports import StoreWriter
 from saltlite.model.dataclass import dataclass
 from saltlite.model.events import tag_audit_head
@@ -61,85 +71,12 @@ from saltlite.model.keys import Fingerprint
 from saltlite.platform.logs import DEFECT, log_context, log_defect, supervised
 from saltlite.platform.process import trim_heap
 from saltlite.platform.reactor import Reactor
-from saltlite.platform.shared_memory import NAMELESS, REFUSED_S, EndedTurn, Marks, TurnBoard, TurnLabel
+from saltlite.platform.shared_memory import NAMELESS, Marks, TurnBoard, TurnLabel
 from saltlite.platform.stream import Acceptor, Channel, Peer
 from saltlite.wire import codec
 from saltlite.wire.framing import IpcMessage, pack, unpack
 from saltlite.wire.messages import Message, response_message
 from saltlite.wire.signatures import signed
-
-# -- names of turns: text for the log, and a digest that tells whether the same work comes again
-
-VALUE_BYTES = 1024
-"""Bytes of a value that are in the digest: digesting whole pieces of files, 256 KiB, would be slow."""
-_OF_ONE_SESSION = frozenset({"n", "nonce"})
-_ASKED_AGAIN = frozenset({"decide", "pull", "suspect"})
-"""Messages that the link process sends again, to another MWorker, because a minion asks again."""
-
-
-def turn_of_request(board: TurnBoard, principal: Principal, request: object) -> TurnLabel:
-    """A client's request. The same request of the same user is the same work, whatever its login token."""
-    if not isinstance(request, dict):
-        return TurnLabel(f"a request of {principal}")
-    asked = request.get("verb")
-    verb = asked if isinstance(asked, str) and asked in VERBS else "of an unknown verb"
-    fields = pack({name: value for name, value in request.items() if name != "token"})
-    return TurnLabel(
-        f"the request {verb} of {principal}", board.digest(b"request", str(principal.uid).encode(), fields)
-    )
-
-
-def turn_of_question(board: TurnBoard, minion: MinionId, message: Message) -> TurnLabel:
-    """A minion's request. For a file it is the same work whichever minion asks."""
-    about = "file" if message["t"] == "file_request" else minion
-    subject = f"{message['t']} of {minion}"
-    named = message.get("path") or message.get("kind") or message.get("tag") or message.get("what") or ""
-    return TurnLabel(f"{subject}: {named}", board.digest(b"question", about.encode(), _fields(message)))
-
-
-def turn_of_link(board: TurnBoard, message: IpcMessage) -> TurnLabel:
-    """Any other message of the link process."""
-    kind, minion = message["t"], message.get("id", "")
-    text = f"the message {kind} of the link" + (f" about {minion}" if minion else "")
-    if kind not in _ASKED_AGAIN:
-        return TurnLabel(text)
-    return TurnLabel(text, board.digest(b"link", kind.encode(), message.get("public", b""), str(minion).encode()))
-
-
-def turn_of_report(board: TurnBoard, report: Reported) -> TurnLabel:
-    """A report: identified by its job if it has one, else by its content."""
-    message = report.message
-    jid = message.get("jid", "")
-    which = jid.encode() if jid else _fields(message)
-    text = f"the report {message['t']} of {report.id}" + (f" for job {jid}" if jid else "")
-    digest = board.digest(b"report", report.id.encode(), message["t"].encode(), which)
-    return TurnLabel(text, digest, is_reports=True)
-
-
-def turn_of_batch(reported: Sequence[Reported]) -> TurnLabel:
-    """Reports that are stored together."""
-    return TurnLabel(f"{len(reported)} reports, the first of {reported[0].id}", is_reports=True)
-
-
-def refuse_ended(board: TurnBoard, turn: TurnLabel) -> None:
-    """Raises SaltliteError if this work blocked an MWorker before."""
-    ended = board.ended(turn.digest)
-    if ended is not None:
-        raise SaltliteError(refusal(ended))
-
-
-def refusal(ended: EndedTurn) -> str:
-    """The error message for work that is not repeated."""
-    return (
-        f"this request held an MWorker for {ended.held_s:.0f} s and was ended; the same one is not run again for "
-        f"{REFUSED_S / 60:g} minutes: the master's log names what held it"
-    )
-
-
-def _fields(message: Mapping[str, Any]) -> bytes:
-    named = sorted((name, value) for name, value in message.items() if name not in _OF_ONE_SESSION)
-    return pack({name: value[:VALUE_BYTES] if isinstance(value, bytes) else value for name, value in named})
-
 
 # -- storing reports. A bad report may cost only its own minion (S8): one that raises, or whose turn the supervisor has
 # ended, is not acknowledged, so its minion keeps it (G6), while the other reports of its batch are stored.
@@ -318,6 +255,9 @@ class MWorker:
     def _from_link(self, batch: list[bytes]) -> None:
         numbers: list[int] = []
         reported: list[Reported] = []
+        arrivals = Arrivals()
+        board = self._marks.board
+        is_suspicious = board.is_refusing() or board.is_careful()
         for data in batch:
             message = unpack(data)
             if message["t"] == "reports":
@@ -326,16 +266,25 @@ class MWorker:
                     Reported(MinionId(minion), Fingerprint(key), report, body)
                     for minion, key, report, body in message["items"]
                 ]
-            else:
-                # It contains data of a minion, which must not end the MWorker (S8).
-                supervised(f"the message {message['t']} of the link", functools.partial(self._one_from_link, message))
+            elif is_suspicious or not arrivals.take(message):
+                if not arrivals.lets_pass(message):
+                    self._arrived(arrivals)
+                self._alone_from_link(message)
+        self._arrived(arrivals)
         if not numbers:
             return
-        board = self._marks.board
-        if board.is_refusing() or board.is_careful():
+        if is_suspicious:
             self._reports(numbers, reported)
         else:
             self._commits.add(self._part_of_reports(numbers, reported))
+
+    def _arrived(self, arrivals: Arrivals) -> None:
+        if arrivals.handle(self._master, self._marks, self._alone_from_link):
+            self._committed(None)
+
+    def _alone_from_link(self, message: IpcMessage) -> None:
+        # It contains data of a minion, which must not end the MWorker (S8).
+        supervised(f"the message {message['t']} of the link", functools.partial(self._one_from_link, message))
 
     def _one_from_link(self, message: dict[str, Any]) -> None:
         if message["t"] == "request":

@@ -10,6 +10,9 @@ A connection without a session is a stranger. It is closed after UNAUTHENTICATED
 A minion names the fleet key that it pins. If that key is a predecessor of this master's, the master answers under it
 and adds the successions that lead from it to the present key.
 
+Only so many handshakes are open as this master finishes before their minions lose patience (`Admission`): what it
+admits beyond that is done for nobody, and done again. The others are told when to come.
+
 Invariants: at most OPEN_HANDSHAKES are open, one per route; a stranger occupies nothing else than rows of tables of
 fixed size; nothing that a stranger sends costs more than one handshake.
 """
@@ -68,7 +71,64 @@ class Balancers:
 NETWORKS_MAX = 4096
 """Networks whose handshake rate is remembered; a forgotten one has its full burst again."""
 BUSY_S = 2.0
-"""How long a refused peer waits; it adds jitter."""
+"""How long a refused peer waits at least; it adds jitter."""
+
+
+FINISH_S = 4.0
+"""In how many seconds those that are admitted should have their verdict. A minion gives up after HANDSHAKE_TIMEOUT_S,
+of which its frames spend a part in queues that nobody sees."""
+OPEN_AT_FIRST = 512
+OPEN_LEAST = 256
+"""Slow peers finish few handshakes in a second: with so many open at once the limit can grow again. And whoever opens
+handshakes and finishes none needs as many networks to keep others out."""
+FINISHED_AT_FIRST = 500.0
+"""Handshakes in a second that this master finishes, before it has counted any."""
+COUNT_S = 1.0
+BOOKED = 1.5
+"""How many more than it finishes are told to come in a second: one that comes too early costs little, and a master that
+waits for minions loses time."""
+LATEST_S = 30.0
+"""The longest time to wait."""
+
+
+class Admission:
+    """How many handshakes may be open at once, and when those come that find no room.
+
+    What a master finishes in a second is counted while there is no room, because only then it does all that it can.
+    """
+
+    def __init__(self, now: float) -> None:
+        self.limit = OPEN_AT_FIRST
+        """Open handshakes, with those whose verdict is not known yet."""
+        self._finished_per_s = FINISHED_AT_FIRST
+        self._finished = 0
+        self._since = now
+        self._was_full = False
+        self._has_counted = False
+        self._booked_until = 0.0
+
+    def finished(self) -> None:
+        """A peer got its verdict."""
+        self._finished += 1
+
+    def count(self, now: float) -> None:
+        """Learn from the last COUNT_S, when they are over."""
+        if now - self._since < COUNT_S:
+            return
+        if self._was_full:
+            found = self._finished / (now - self._since)
+            # The first count takes the place of a guess.
+            self._finished_per_s = (self._finished_per_s + found) / 2 if self._has_counted else found
+            self._has_counted = True
+            self.limit = min(OPEN_HANDSHAKES, max(OPEN_LEAST, int(self._finished_per_s * FINISH_S)))
+        self._finished, self._since, self._was_full = 0, now, False
+
+    def later(self, now: float) -> float:
+        """There is no room: the seconds after which the peer is to come again."""
+        self._was_full = True
+        each_s = 1 / (BOOKED * max(self._finished_per_s, 1.0))
+        self._booked_until = min(max(now + BUSY_S, self._booked_until + each_s), now + LATEST_S)
+        return self._booked_until - now
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,26 +186,34 @@ class Handshakes:
         )
         # All have the same timeout, so the first is the next to be overdue.
         self._openings: dict[bytes, _Opening] = {}
+        self.admission = Admission(clock.monotonic())
+        self.begun = 0
+        """Handshakes whose HELLO was answered."""
+        self.postponed = 0
+        """Peers that were told to come later."""
 
     def query(self, address: str) -> bytes:
         """The frame that answers QUERY."""
-        if not self._admits(address, self._clock.monotonic()):
-            return _busy()
-        return frames.fleet(self._fleet_public)
+        return self._later(address, self._clock.monotonic()) or frames.fleet(self._fleet_public)
 
-    def hello(self, route: bytes, connection: int, address: str, frame: frames.HelloFrame) -> bytes:
-        """The frame that answers HELLO. Raises RemoteProtocolError."""
+    def hello(self, route: bytes, connection: int, address: str, frame: frames.HelloFrame, undecided: int = 0) -> bytes:
+        """The frame that answers HELLO. `undecided`: how many peers have proved their key and wait for the verdict.
+        Raises RemoteProtocolError."""
         now = self._clock.monotonic()
         fleet = next((fleet for fleet in self._chains if frames.hello_is_for(frame, fleet)), None)
         if fleet is None:
             raise RemoteProtocolError("bad-mac")
         if route in self._openings:
             raise RemoteProtocolError("second-hello")
-        if not self._admits(address, now):
-            return _busy()
+        later = self._later(address, now)
+        if later is not None:
+            return later
+        self.admission.count(now)
+        self._slots.resize(max(1, self.admission.limit - undecided))
         slot = self._slots.add(route, self.balancers.network(address, connection))
         if not slot.admitted:
-            return _busy()
+            return self._busy(self.admission.later(now))
+        self.begun += 1
         if slot.displaced is not None:
             # Its AUTH is unexpected then, which ends its connection.
             self._openings.pop(slot.displaced)
@@ -186,13 +254,16 @@ class Handshakes:
             late.append((opening.connection, opening.address))
         return late
 
-    def _admits(self, address: str, now: float) -> bool:
-        """Whether a handshake from that address may begin."""
-        if self.is_closed:
-            return False
-        if address not in self.balancers and self._rate_by_network.take(network_of(address), now):
-            return False
-        return not self._rate.take(None, now)
+    def _later(self, address: str, now: float) -> bytes | None:
+        """The frame that says when to come, if no handshake from that address may begin now."""
+        is_balancer = address in self.balancers
+        if self.is_closed or (not is_balancer and self._rate_by_network.take(network_of(address), now)):
+            return self._busy(BUSY_S)
+        return self._busy(self.admission.later(now)) if self._rate.take(None, now) else None
+
+    def _busy(self, wait_s: float) -> bytes:
+        self.postponed += 1
+        return frames.busy(int(wait_s * 1000))
 
     def _forget(self, route: bytes) -> _Opening | None:
         self._slots.remove(route)
@@ -204,10 +275,6 @@ def _chains(chain: bytes) -> dict[bytes, bytes]:
     records = decode_chain(chain)[-FLEET_CHAIN_RECORDS:]
     rests = [(record.old_public, encode_chain(records[index:])) for index, record in enumerate(records)]
     return {fingerprint_bytes(public): rest for public, rest in reversed(rests)}
-
-
-def _busy() -> bytes:
-    return frames.busy(int(BUSY_S * 1000))
 
 
 CONNECTS_S = 10.0

@@ -131,6 +131,8 @@ class SessionManager:
             **self.sessions.figures(),
             "deliveries": sum(len(peer.outbox) for peer in self._sending.values()),
             "handshakes": self._handshakes_done,
+            "handshakes_begun": self._handshakes.begun,
+            "handshakes_postponed": self._handshakes.postponed,
             "unauthenticated": len(self._unauthenticated),
             "refused": dict(self.refused_frames),
         }
@@ -221,6 +223,7 @@ class SessionManager:
         peer = self.sessions.by_number.get(session)
         if peer is None or peer.state is not None:
             return
+        self._handshakes.admission.finished()
         older = self.sessions.by_key.get(peer.fingerprint)
         is_up = older is not None and older.state is KeyState.ACCEPTED
         if state == KeyState.ACCEPTED and is_up and older is not None and older.hello["boot"] != peer.hello["boot"]:
@@ -412,7 +415,7 @@ class SessionManager:
         if isinstance(frame, frames.HelloFrame):
             if any(peer.route == route for peer in self.sessions.on(connection)):
                 raise RemoteProtocolError("second-hello", "this connection has a session")
-            answer = self._handshakes.hello(route, connection, address, frame)
+            answer = self._handshakes.hello(route, connection, address, frame, len(self.sessions.deciding))
             self._effects.append(Send(route, answer))
         elif isinstance(frame, frames.AuthFrame):
             self._auth(route, frame)

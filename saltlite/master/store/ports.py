@@ -402,6 +402,10 @@ class StoreReader(Protocol):
         these states. Reads no job."""
         ...
 
+    def unsettled_of(self, minions: Collection[MinionId]) -> dict[MinionId, list[tuple[PartId, TargetState]]]:
+        """The same for many minions: each of them has a list."""
+        ...
+
     def open_jobs(self, minion: MinionId, parts: Sequence[PartId], size: int = OPEN_JOBS_SIZE) -> list[OpenJob]:
         """Those of these parts that are unsettled on that minion, by jid and number, until their bodies have `size`
         bytes."""

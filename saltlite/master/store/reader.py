@@ -399,6 +399,11 @@ _UNSETTLED = (
     "SELECT jid, part, min(rank) FROM job_targets INDEXED BY job_targets_unfinished"
     " WHERE rank IN (0, 1, 2) AND rank < 9 AND minion = ? GROUP BY jid, part ORDER BY jid, part"
 )
+_UNSETTLED_OF = (
+    "SELECT minion, jid, part, min(rank) FROM job_targets INDEXED BY job_targets_unfinished"
+    " WHERE rank IN (0, 1, 2) AND rank < 9 AND minion IN (SELECT value FROM json_each(?))"
+    " GROUP BY minion, jid, part ORDER BY minion, jid, part"
+)
 # The last row of a part is that of its lowest rank.
 _UNSETTLED_AMONG = (
     "SELECT jid, part, rank, min(changed_at) FROM job_targets INDEXED BY job_targets_unfinished"
@@ -450,6 +455,12 @@ class PartReader:
     def unsettled(self, minion: MinionId) -> list[tuple[PartId, TargetState]]:
         rows = self._queries.rows(_UNSETTLED, (minion,))
         return [(part_id(jid, number), STATE_OF_RANK[rank]) for jid, number, rank in rows]
+
+    def unsettled_of(self, minions: Collection[MinionId]) -> dict[MinionId, list[tuple[PartId, TargetState]]]:
+        found: dict[MinionId, list[tuple[PartId, TargetState]]] = {minion: [] for minion in minions}
+        for minion, jid, number, rank in self._queries.rows(_UNSETTLED_OF, (json.dumps(list(found)),)):
+            found[minion].append((part_id(jid, number), STATE_OF_RANK[rank]))
+        return found
 
     def open_jobs(self, minion: MinionId, parts: Sequence[PartId], size: int = OPEN_JOBS_SIZE) -> list[OpenJob]:
         asked = {split_part(part) for part in parts}

@@ -245,10 +245,12 @@ class NetworkProcess:
                     case Changed(Phase.READY):
                         self._take_second(self._second)
                         return
-                    case Changed(Phase.PENDING | Phase.REFUSED | Phase.BACKOFF, reason):
-                        log.info("%s was tried beside the session: %s", self._second.connection.master, reason)
+                    case Changed(Phase.PENDING | Phase.REFUSED | Phase.BACKOFF as phase, reason):
+                        second = self._second.connection
+                        log.info("%s was tried beside the session: %s", second.master, reason)
                         self._drop_second()
-                        self._connection.second_failed()
+                        # A busy master has said when to come again.
+                        self._connection.second_failed(second.deadline() if phase is Phase.BACKOFF else 0.0)
                         self.carry_out()
                         return
                     case _:

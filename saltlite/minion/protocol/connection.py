@@ -323,8 +323,9 @@ class ConnectionMachine:
             if self._second is not None and now >= self._second.at:
                 self._try_second(self._second)
 
-    def second_failed(self) -> None:
-        """The second connection was not accepted: the session stays, and another master is tried later."""
+    def second_failed(self, not_before: float = 0.0) -> None:
+        """The second connection was not accepted: the session stays, and another master is tried later, at that
+        monotonic time at the earliest."""
         second = self._second
         if second is not None and second.over is not None:
             self._back_off(*second.over)
@@ -332,7 +333,7 @@ class ConnectionMachine:
             # This master sends MOVE again if it still wants the minion to go there.
             self._second = None
         else:
-            second.at = self._clock.monotonic() + self._clock.uniform(SECOND_MIN_S, SECOND_MAX_S)
+            second.at = max(not_before, self._clock.monotonic() + self._clock.uniform(SECOND_MIN_S, SECOND_MAX_S))
 
     def send(self, message: Mapping[str, Any]) -> bool:
         """Seal a message for the master; False, without effect, while not READY."""

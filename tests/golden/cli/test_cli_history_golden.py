@@ -189,6 +189,8 @@ STATUS = {
         "pending": 1,
         "deliveries": 0,
         "handshakes": 12,
+        "handshakes_begun": 14,
+        "handshakes_postponed": 3,
         "refused": {"bad-mac": 3, "oversize": 1},
         "mworkers": 4,
         "uncommitted": 5,

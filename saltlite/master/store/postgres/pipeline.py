@@ -28,8 +28,8 @@ _RULES: tuple[tuple[str, str], ...] = (
     (r"json_each\(\?\) AS asked", f'(SELECT e.value COLLATE "C" AS value, e.key FROM {_JSON_TEXTS}) AS asked'),  # noqa: S608 - a constant
     # The server estimates every such list at 100 values, and then reads the whole table instead of the index.
     (
-        r"\bid IN \(SELECT value FROM json_each\(\?\)\)",
-        f'id = ANY (ARRAY(SELECT e.value COLLATE "C" FROM {_JSON_TEXTS}))',  # noqa: S608 - as above
+        r"\b(id|minion|fingerprint) IN \(SELECT value FROM json_each\(\?\)\)",
+        rf'\1 = ANY (ARRAY(SELECT e.value COLLATE "C" FROM {_JSON_TEXTS}))',  # noqa: S608 - as above
     ),
     (r"SELECT value FROM json_each\(\?\)", f'SELECT e.value COLLATE "C" FROM {_JSON_TEXTS}'),  # noqa: S608 - as above
     (r"\bid = \? COLLATE NOCASE", "lower(id) = lower(?)"),
