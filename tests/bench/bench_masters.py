@@ -24,6 +24,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, cast
 
 from saltlite.master.processes import identity
@@ -160,7 +161,10 @@ class Spent:
 class Site:
     """The masters and the crowds."""
 
-    def __init__(self, fleet: Fleet, server: Server, minions: int) -> None:
+    def __init__(
+        self, fleet: Fleet, server: Server, minions: int, databases: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        """`databases` are the DSNs of masters that reach the server in another way."""
         self.fleet = fleet
         self.server = server
         self.minions = minions
@@ -168,9 +172,9 @@ class Site:
         self._said: dict[int, Counter[str]] = {}
         self._unread: dict[int, bytes] = {}
         self._crowds: list[subprocess.Popen[bytes]] = []
-        self._start_masters()
+        self._start_masters(databases)
 
-    def _start_masters(self) -> None:
+    def _start_masters(self, databases: Mapping[str, str]) -> None:
         pki = "etc/saltlite/pki/master"
         for name in MASTERS:
             folder = self.fleet.root(name) / pki
@@ -182,7 +186,7 @@ class Site:
                 name,
                 master_name=name,
                 master_address=self.fleet.address(name),
-                database=self.server.dsn(),
+                database=databases.get(name, self.server.dsn()),
                 several_masters=True,
                 handshakes_per_address=10_000,
             )
@@ -199,7 +203,7 @@ class Site:
         each = -(-self.minions // CROWDS)
         for first in range(0, self.minions, each):
             numbers = f"{first}:{min(first + each, self.minions)}"
-            words = [sys.executable, "-m", __spec__.name, name, json.dumps(self.known.rows()), numbers]
+            words = [sys.executable, "-m", "tests.bench.bench_masters", name, json.dumps(self.known.rows()), numbers]
             crowd = subprocess.Popen(words, stdout=subprocess.PIPE)
             assert crowd.stdout is not None
             os.set_blocking(crowd.stdout.fileno(), False)
