@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import fnmatch
 import os
+import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
@@ -23,7 +24,6 @@ from saltlite.config.paths import (
     read_config_file,
     socket_path_fits,
 )
-from saltlite.config.plain import parse_plain
 from saltlite.config.written import Map, PlacedError, Scalar, Where, Written, describe, is_empty, value_of
 from saltlite.errors import ConfigError, UsageError, nearest
 from saltlite.model.dataclass import dataclass
@@ -390,3 +390,39 @@ def missing_folders(loaded: Loaded[MasterConfig] | Loaded[MinionConfig]) -> list
         for path in (value if isinstance(value, list) else [value])
         if path and not os.path.isdir(path)
     ]
+
+
+# -- Plain files
+
+_LINE = re.compile(
+    r"([A-Za-z_][A-Za-z0-9_.-]{0,99}): +"
+    r"([A-Za-z0-9_/](?:[A-Za-z0-9_./-]|:(?=[A-Za-z0-9_./-]))*|'[A-Za-z0-9_./: -]*'|\"[A-Za-z0-9_./: -]*\")"
+)
+"""No value in it spans lines or refers to another one, and no YAML parser reads a part of it as anything but text."""
+
+
+def parse_plain(content: bytes) -> tuple[Written | None, list[PlacedError]] | None:
+    """Read plain lines without the YAML parser: `option: word`, with or without quotes, and comments.
+
+    Importing that parser takes longer than everything else that reads such a file. The answer is what
+    `saltlite.config.yamlfile.parse` returns, with the same positions, or None where only that can tell.
+    """
+    if not content.isascii():
+        return None
+    pairs: dict[str, tuple[Scalar, Written]] = {}
+    for number, line in enumerate(content.decode().split("\n"), 1):
+        if not line:
+            continue
+        if not line.isprintable():
+            return None
+        if line[0] == "#":
+            continue
+        found = _LINE.fullmatch(line)
+        if found is None or found[1] in pairs:
+            return None
+        name, value = found.groups()
+        quoted = value[0] in "'\""
+        scalar = Scalar(Where(number, found.start(2) + 1), value[1:-1] if quoted else value, quoted=quoted)
+        pairs[name] = Scalar(Where(number, 1), name), scalar
+    written = tuple(pairs.values())
+    return (Map(written[0][0].where, written) if written else None), []

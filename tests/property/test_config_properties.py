@@ -11,10 +11,9 @@ from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 
 from saltlite.config.fast import socket_path
-from saltlite.config.load import Loaded, load_master, load_minion
+from saltlite.config.load import Loaded, load_master, load_minion, parse_plain
 from saltlite.config.options import AnyMap, TextKind
 from saltlite.config.paths import master_socket
-from saltlite.config.plain import parse_plain
 from saltlite.config.values import parse_address, parse_duration, spell_duration
 from saltlite.config.written import Map, PlacedError, Where
 from saltlite.config.yamlfile import parse
