@@ -45,7 +45,6 @@ T = TypeVar("T")
 # -- lowstates, checked before anything is asked of the master
 
 LOCAL_CLIENTS = ("local", "local_async", "local_batch", "local_subset")
-RUNNER_CLIENTS = ("runner", "runner_async")
 
 LOWSTATES_MAX = 100
 """Lowstates of one request."""

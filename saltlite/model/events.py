@@ -220,8 +220,6 @@ def tag_resource_registry() -> str:
 
 MISSING: Any = object()
 """What `field_of` answers for a field that is not there."""
-FIELD_MAX = 256
-"""Characters of the name of a field."""
 
 DIGITS_MAX = 20
 """Characters of the longest integer that a key may be."""

@@ -266,11 +266,6 @@ class SecureSession:
         self.missed = 0
         """Skipped frames of the peer: it had no room for them, or an attacker removed them."""
 
-    @property
-    def exhausted(self) -> bool:
-        """One direction has used up SESSION_MAX_FRAMES: a new handshake is needed."""
-        return self._sent >= SESSION_MAX_FRAMES or self._seen >= SESSION_MAX_FRAMES - 1
-
     def seal(self, plaintext: bytes) -> bytes:
         """The whole DATA frame for `plaintext` (at most PLAINTEXT_MAX bytes).
 

@@ -70,7 +70,6 @@ ASK_EACH_MAX = 500
 """Up to so many ids are looked up one by one among the minions; for more, all minion ids are read at once."""
 NAMES_LOGGED = 20
 """Minion ids in one log line."""
-Grains = Mapping[TargetId, Mapping[str, Any]]
 Row = Mapping[str, Any]
 """`grains` of one resource, and `stale_since`."""
 

@@ -330,9 +330,6 @@ def capacity_for(rows: int, at_least: int = CAPACITY_MIN) -> int:
 
 EMPTY = 0
 
-KeyAt = Callable[[int], bytes]
-"""The key of the record at an offset; it raises DamagedError."""
-
 
 class NoRoomError(Exception):
     """The slots behind the last home are used up: the table has to grow. Never leaves the registry."""
