@@ -22,7 +22,7 @@ pytest.importorskip("psycopg", reason="psycopg is not installed: saltlite[postgr
 from saltlite.errors import SaltliteError, StoreConflictError, StoreError
 from saltlite.master.processes.context import Answer, StoreWrite
 from saltlite.master.store.ports import ReturnCommit, Stored, StoreWriter, TargetRow
-from saltlite.master.store.postgres import OTHERS_WAIT_S, PostgresStore, connection, look, schema
+from saltlite.master.store.postgres import OTHERS_WAIT_S, PostgresStore, connection, look
 from saltlite.master.store.postgres.connection import Database
 from saltlite.master.store.postgres.pipeline import translated
 from saltlite.master.store.postgres.seals import UNSEALED
@@ -100,7 +100,7 @@ def test_tables_of_another_program_are_left_as_they_are(server: Server, dsn: str
 def test_a_store_of_a_newer_format_is_left_as_it_is(server: Server, dsn: str, opened: Opened) -> None:
     opened(dsn).close()
     server.sql("UPDATE store SET format = 99", dsn)
-    with pytest.raises(StoreError, match="has format 99, this saltlite reads format 9 and older"):
+    with pytest.raises(StoreError, match="has format 99, this saltlite reads format 10 and older"):
         opened(dsn)
 
 
@@ -451,76 +451,6 @@ def test_the_name_of_a_database_in_messages_has_no_more_than_its_place() -> None
     assert "saltlite master m" in Database.of("dbname=fleet", "saltlite master m").conninfo
 
 
-# What makes the tables of this format those of format 1.
-AS_FORMAT_1 = """
-    DROP TABLE masters, inventory, bank_values, resources, copy_pieces, readers;
-    ALTER TABLE keys DROP COLUMN seal;
-    ALTER TABLE tokens DROP COLUMN seal;
-    ALTER TABLE preaccepts DROP COLUMN seal;
-    ALTER TABLE minions DROP COLUMN master, DROP COLUMN run, DROP COLUMN handshake, DROP COLUMN end_reason;
-    ALTER TABLE store DROP COLUMN targets;
-    ALTER TABLE returns DROP CONSTRAINT returns_pkey;
-    ALTER TABLE returns ADD CONSTRAINT returns_pkey PRIMARY KEY (seq);
-    CREATE INDEX returns_by_job ON returns (jid, seq);
-    DROP INDEX jobs_listing;
-    ALTER TABLE jobs ADD CONSTRAINT jobs_jid_key UNIQUE (jid);
-    CREATE INDEX jobs_listing ON jobs (jid, created_at, "user", fun);
-    DROP INDEX job_targets_unfinished;
-    CREATE INDEX job_targets_unfinished ON job_targets (minion, rank, jid, part) WHERE rank < 9;
-    CREATE INDEX job_targets_open ON job_targets (rank, jid) WHERE rank < 9;
-    UPDATE store SET format = 1;
-"""
-
-
-def tables(server: Server, dsn: str) -> tuple[str, str]:
-    """All columns, and all indexes, of the schema."""
-    columns = (
-        "SELECT table_name, column_name, data_type, collation_name, column_default, is_nullable FROM"
-        " information_schema.columns WHERE table_schema = current_schema() ORDER BY 1, 2"
-    )
-    indexes = "SELECT replace(indexdef, schemaname, '') FROM pg_indexes WHERE schemaname = current_schema() ORDER BY 1"
-    return server.sql(columns, dsn), server.sql(indexes, dsn)
-
-
-def test_a_store_of_an_older_format_is_brought_to_this_one(server: Server, dsn: str, opened: Opened) -> None:
-    first = opened(dsn)
-    publish(first, job(1))
-    commit(first, ret(job(1), WEB1))
-    first.close()
-    made = tables(server, dsn)
-    server.sql(AS_FORMAT_1, dsn)
-    before = tables(server, dsn)[0]
-    assert before != made[0]
-    store = opened(dsn)
-    assert tables(server, dsn) == made
-    # The copy is the store of before.
-    copy = server.dsn(f"{server.sql('SELECT current_schema()', dsn)}_format_1")
-    assert tables(server, copy)[0] == before
-    assert server.sql("SELECT format FROM store", copy) == "1"
-    assert server.sql("SELECT jid FROM returns", copy) == server.sql("SELECT jid FROM returns", dsn)
-    with store.write() as tx:
-        tx.claim([row(WEB1, master="a", run=3)])
-    assert store.minion(WEB1) == row(WEB1, master="a", run=3, up=True)
-    assert [found.id for found in store.returns(job(1).jid)] == [WEB1]
-    assert server.sql("SELECT format FROM store", dsn) == "9"
-
-
-def test_a_step_to_this_format_may_take_longer_than_any_answer(
-    server: Server, dsn: str, opened: Opened, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    opened(dsn).close()
-    server.sql(AS_FORMAT_1, dsn)
-    monkeypatch.setattr(connection, "ANSWER_S", 0.5)
-    monkeypatch.setattr(
-        connection, "_SETTINGS", connection._SETTINGS.replace("statement_timeout = '5s'", "statement_timeout = '400ms'")
-    )
-    monkeypatch.setitem(schema._STEPS, 3, f"{schema._STEPS[3]}; SELECT pg_sleep(1)")
-    store = opened(dsn)
-    assert store.last_seq() == 0
-    with pytest.raises(StoreError, match="took too long"):
-        store._read_side.value("SELECT 1 FROM pg_sleep(1)")
-
-
 def test_the_server_notices_within_the_wait_of_the_next_start_that_the_machine_of_a_master_is_gone() -> None:
     address = f"127.{os.getpid() >> 8 & 255}.{os.getpid() & 255}.77"
     with running_server(listen_addresses=f"'{address}'"):
@@ -530,22 +460,6 @@ def test_the_server_notices_within_the_wait_of_the_next_start_that_the_machine_o
         assert store._read_side.value("SHOW tcp_user_timeout") == str(1000 * (idle + interval * count))
         assert 0 < idle + interval * count < OTHERS_WAIT_S
         store.close()
-
-
-def test_an_older_store_that_cannot_be_copied_is_brought_to_this_format_with_a_warning(
-    server: Server, dsn: str, opened: Opened, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    opened(dsn).close()
-    server.sql(AS_FORMAT_1, dsn)
-    monkeypatch.setattr(schema, "COPY_MAX", 0)
-    opened(dsn).close()
-    assert "there is no copy of it: it has more than 0 MiB" in caplog.text
-    monkeypatch.undo()
-    server.sql(AS_FORMAT_1, dsn)
-    server.sql(f"CREATE SCHEMA {server.sql('SELECT current_schema()', dsn)}_format_1")
-    opened(dsn).close()
-    assert '_format_1" already exists' in caplog.text
-    assert server.sql("SELECT format FROM store", dsn) == str(schema.FORMAT)
 
 
 # --- publishes, which run beside other writers ----------------------------------------------------

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 import time
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -20,9 +19,10 @@ from saltlite.errors import StoreError
 from saltlite.master.store.ports import DiskUsage
 from saltlite.master.store.postgres.commit_signal import PostgresCommitSignal
 from saltlite.master.store.postgres.connection import Database, PostgresConnection, TimedConnection
+from saltlite.master.store.postgres.formats import bring_to_format, lock_of
 from saltlite.master.store.postgres.inventory import PLACE, PostgresInventory
 from saltlite.master.store.postgres.pipeline import stored
-from saltlite.master.store.postgres.schema import MOVED_AWAY, NEVER_EMPTY, OLDEST_SERVER, TABLES, prepare
+from saltlite.master.store.postgres.schema import MOVED_AWAY, NEVER_EMPTY, OID, OLDEST_SERVER, TABLES, prepare
 from saltlite.master.store.postgres.seals import RowSeals
 from saltlite.master.store.postgres.statements import (
     BYTES,
@@ -51,7 +51,6 @@ OTHERS_LOOK_S = 0.1
 _TAKE_LOCK = "SELECT pg_advisory_xact_lock(?)"
 _SHARE = "SELECT pg_advisory_xact_lock_shared(?)"
 ONE_MASTER = "a database serves one master"
-_STORE = "SELECT 'store'::regclass::oid::bigint & x'7fffffff'::bigint"
 _PLACE = f"SELECT {PLACE} FROM store"  # noqa: S608 - a constant
 _HOLD = "SELECT pg_advisory_lock_shared(%s, %s)"
 _OTHERS = (
@@ -97,7 +96,7 @@ class PostgresStore(PostgresReader):
         self.place = ""
         self._write_side = PostgresConnection(self._database, self._begin, reads=False)
         try:
-            oid = int(self._write_side.value(_STORE))
+            oid = int(self._write_side.value(OID))
             self._read_side = PostgresConnection(self._database, self._begin, reads=True)
         except StoreError:
             self._write_side.close()
@@ -112,15 +111,18 @@ class PostgresStore(PostgresReader):
 
     def _begin(self, connection: TimedConnection) -> None:
         """Look at the tables of a new connection, and hold the database for this master. Raises StoreError."""
-        prepare(connection, self._where)
-        ((oid,),) = connection.execute(_STORE).fetchall()
+        formats = prepare(connection, self._where)
+        ((oid,),) = connection.execute(OID).fetchall()
         if not self._several:
             self._hold(connection, oid, self._master, f"another master uses the {self._where} {{}}; {ONE_MASTER}")
         else:
             self._hold(connection, oid, _SHARED, f"a master that shares with no other uses the {self._where} {{}}")
-            name = zlib.crc32(f"{oid} {self._name}".encode()) & 0x7FFF_FFFF
+            name = lock_of(oid, self._name)
             self._hold(connection, name, self._master, f"another master named {self._name} uses the {self._where} {{}}")
             ((self.place,),) = connection.execute(_PLACE).fetchall()
+        if formats.is_due:
+            # After the locks: nobody's tables are changed under a master that is not expected.
+            bring_to_format(connection, self._where, (WRITING << 32) + oid, self._name if self._several else "")
         # A connection that is made again later does not wait: an MWorker would stand still.
         self._waits_s = 0.0
 

@@ -1,46 +1,38 @@
-"""Tables, their format, and the checks before a database is used.
+"""Tables, their formats, and the checks before a database is used.
 
-The tables are those of `saltlite.master.store.sqlite.schema`, without what only SQLite needs. `store` has four columns
-more: `format`, `seq`, the last sequence number of an event, `bytes`, what `StoreReader.size` answers, and `targets`,
-how many targets were ever put. `masters` has a row for each master that shares the store, `bank_values` and `resources`
-what minions reported to these, `inventory` the number of the last change of it, for whose row writers wait, and
-`copy_pieces` files on their way to minions. The rows that let minions in have a `seal`
-(`saltlite.master.store.postgres.seals`).
+The tables are those of `saltlite.master.store.sqlite.schema`, without what only SQLite needs. `store` has five columns
+more: `format` and `expanded`, see `Formats`, `seq`, the last sequence number of an event, `bytes`, what
+`StoreReader.size` answers, and `targets`, how many targets were ever put. `masters` has a row for each master that
+shares the store, `bank_values` and `resources` what minions reported to these, `inventory` the number of the last
+change of it, for whose row writers wait, and `copy_pieces` files on their way to minions. The rows that let minions in
+have a `seal` (`saltlite.master.store.postgres.seals`).
 """
 
 from __future__ import annotations
 
-import logging
 import os
 import re
-from typing import Any
-
-import psycopg
-from psycopg.errors import DuplicateSchema, InsufficientPrivilege
-from psycopg.sql import SQL, Identifier
+from typing import NamedTuple
 
 from saltlite.errors import StoreError
-from saltlite.master.store.postgres.connection import LONG_S, TimedConnection
+from saltlite.master.store.postgres.connection import TimedConnection
+from saltlite.model.dataclass import dataclass
 
-log = logging.getLogger(__name__)
-
-FORMAT = 9
+FORMAT = 10
 MOVED_AWAY = 0
 """The format of what is left when the store was moved to a file."""
 OLDEST_SERVER = 130_000
 """The oldest version of PostgreSQL, as it numbers itself."""
-_NO_LIMITS = "SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0"
-_SIZE = "SELECT pg_total_relation_size(%s::regclass)"
-COPY_MAX = 1024 * 1024 * 1024
-"""Bytes of tables and indexes of an older store that is copied before its format changes."""
 MAKING = 0x5345_5455_50
 """The advisory lock of whoever makes or looks at the tables."""
+OID = "SELECT 'store'::regclass::oid::bigint & x'7fffffff'::bigint"
+"""The number of the store among those of the server."""
 
 _TABLES = """
 CREATE TABLE store (
     id text NOT NULL, format bigint NOT NULL, epoch bigint NOT NULL DEFAULT 0,
     accepted_version bigint NOT NULL DEFAULT 0, moves bigint NOT NULL DEFAULT 0, seq bigint NOT NULL DEFAULT 0,
-    bytes bigint NOT NULL DEFAULT 0, targets bigint NOT NULL DEFAULT 0) WITH (fillfactor = 10);
+    bytes bigint NOT NULL DEFAULT 0, targets bigint NOT NULL DEFAULT 0, expanded bigint) WITH (fillfactor = 10);
 CREATE TABLE keys (
     fingerprint text NOT NULL PRIMARY KEY, id text NOT NULL, public bytea NOT NULL, state text NOT NULL,
     address text NOT NULL, first_seen real NOT NULL, changed_at real NOT NULL, epoch bigint NOT NULL,
@@ -113,6 +105,8 @@ CREATE INDEX resources_changed ON resources (seq);
 _MORE_OF_MASTERS = (
     "ALTER TABLE masters ADD COLUMN weight bigint NOT NULL DEFAULT 100, ADD COLUMN about text NOT NULL DEFAULT ''"
 )
+_UPGRADES = "ALTER TABLE masters ADD COLUMN format bigint, ADD COLUMN format_start bigint"
+"""`format` is that of the start `format_start`: an older saltlite leaves both as they are."""
 _COPIES = """
 CREATE TABLE copy_pieces (
     area text NOT NULL, number bigint NOT NULL, at real NOT NULL, data bytea NOT NULL, PRIMARY KEY (area, number));
@@ -123,8 +117,22 @@ CREATE TABLE readers (
     name text NOT NULL PRIMARY KEY, master text NOT NULL, start bigint NOT NULL, fence bigint NOT NULL,
     data text NOT NULL) WITH (fillfactor = 50);
 """
-_TABLES += f"{_MASTERS}{_INVENTORY}{_MORE_OF_MASTERS};{_COPIES}{_READERS}"
-_STEPS = {
+_TABLES += f"{_MASTERS}{_INVENTORY}{_MORE_OF_MASTERS};{_UPGRADES};{_COPIES}{_READERS}"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What makes a store of one format one of the next."""
+
+    sql: str
+    """Adds columns that may be empty or have a default, indexes and tables, so that older masters can go on."""
+    contract: str = ""
+    """Removes or changes what only older masters use: done when none of them may act any more."""
+    alone: bool = False
+    """`sql` changes what older masters use, so none of them may run."""
+
+
+_ALONE = {
     1: "ALTER TABLE minions ADD COLUMN master text NOT NULL DEFAULT '', ADD COLUMN run bigint NOT NULL DEFAULT 0,"
     " ADD COLUMN handshake bigint NOT NULL DEFAULT 0",
     # Each index costs every return or job an insertion.
@@ -144,10 +152,13 @@ _STEPS = {
     7: _READERS,
     8: "ALTER TABLE minions ADD COLUMN end_reason text",
 }
+STEPS = {number: Step(sql, alone=True) for number, sql in _ALONE.items()} | {
+    9: Step(f"ALTER TABLE store ADD COLUMN expanded bigint; {_UPGRADES}")
+}
 """What makes a store of format N one of format N + 1."""
 
 
-def _typed(sql: str) -> str:
+def typed(sql: str) -> str:
     # Texts are ordered by their bytes, as Python and SQLite order them, whatever the locale of the server.
     return re.sub(r"\breal\b", "double precision", re.sub(r"\btext\b", 'text COLLATE "C"', sql))
 
@@ -160,10 +171,29 @@ NEVER_EMPTY = ("store", "inventory")
 """Tables that have a row from the beginning."""
 
 
-def prepare(connection: TimedConnection, where: str) -> None:
-    """Make the tables in an empty schema, check those that are there, and bring older ones to this format.
+class Formats(NamedTuple):
+    """Which saltlite a store is for. Masters that share it are upgraded one after the other, so these may differ."""
 
-    Raises StoreError: an old server, another encoding, no schema to use, tables of another program, another format. A
+    least: int
+    """The oldest format whose saltlite can use it; the column `format`, which every saltlite looks at."""
+    expanded: int
+    """The newest format whose saltlite finds in it what it needs."""
+
+    @property
+    def is_due(self) -> bool:
+        """Whether this saltlite has something to change."""
+        return self.expanded < FORMAT or self.least < least_of_new()
+
+
+def least_of_new() -> int:
+    """The oldest format whose saltlite can use a store in which nothing is left of older ones."""
+    return max(number + 1 for number, step in STEPS.items() if step.alone or step.contract)
+
+
+def prepare(connection: TimedConnection, where: str) -> Formats:
+    """Make the tables in an empty schema, or check those that are there.
+
+    Raises StoreError: an old server, another encoding, no schema to use, tables of another program, a newer format. A
     database that is refused is left as it was. Raises psycopg.Error.
     """
     version = connection.info.server_version
@@ -179,69 +209,50 @@ def prepare(connection: TimedConnection, where: str) -> None:
         ((schema,),) = connection.execute("SELECT current_schema()").fetchall()
         if schema is None:
             raise StoreError(f"the {where} has no schema that its search_path names; create one, or set search_path")
-        found = {
-            name
-            for (name,) in connection.execute(
-                "SELECT relname::text FROM pg_class WHERE relnamespace = current_schema()::regnamespace"
-                " AND relkind IN ('r', 'p', 'v', 'm', 'f')"
-            )
-        }
-        if not found:
-            connection.execute(_typed(_TABLES))
-            connection.execute("INSERT INTO store (id, format) VALUES (%s, %s)", (os.urandom(16).hex(), FORMAT))
-        else:
-            _check(connection, where, schema, found)
+        found = tables_of(connection)
+        if found:
+            return _checked(connection, where, schema, found)
+        connection.execute(typed(_TABLES))
+        new = Formats(least_of_new(), FORMAT)
+        connection.execute("INSERT INTO store (id, format, expanded) VALUES (%s, %s, %s)", (os.urandom(16).hex(), *new))
+        return new
 
 
-def _check(connection: TimedConnection, where: str, schema: str, found: set[str]) -> None:
-    strangers = sorted(found.difference(TABLES))
-    if strangers or not found.issuperset(_FIRST):
+def tables_of(connection: TimedConnection) -> set[str]:
+    """The names of the tables of the schema. Raises psycopg.Error."""
+    sql = (
+        "SELECT relname::text FROM pg_class WHERE relnamespace = current_schema()::regnamespace"
+        " AND relkind IN ('r', 'p', 'v', 'm', 'f')"
+    )
+    return {name for (name,) in connection.execute(sql).fetchall()}
+
+
+def formats_of(connection: TimedConnection) -> Formats:
+    """Raises psycopg.Error."""
+    sql = "SELECT format, coalesce((to_jsonb(store) ->> 'expanded')::bigint, format) FROM store"
+    ((least, expanded),) = connection.execute(sql).fetchall()
+    return Formats(least, expanded)
+
+
+def _checked(connection: TimedConnection, where: str, schema: str, found: set[str]) -> Formats:
+    """Raises StoreError."""
+    formats = formats_of(connection) if found.issuperset(_FIRST) else None
+    # A newer saltlite may have added tables.
+    strangers = [] if formats is not None and formats.expanded > FORMAT else sorted(found.difference(TABLES))
+    if strangers or formats is None:
         named = f", such as {strangers[0]}," if strangers else ""
         raise StoreError(
             f"the schema {schema} of the {where} has tables of another program{named} and was left as it is; give "
             "saltlite a database of its own"
         )
-    ((form,),) = connection.execute("SELECT format FROM store").fetchall()
-    if form == MOVED_AWAY:
+    if formats.least == MOVED_AWAY:
         raise StoreError(
             f"the store that was in the {where} was moved to a file by `saltlite store migrate`; name an empty "
             "database, or remove `database` from the configuration"
         )
-    if form in _STEPS:
-        connection.execute(_NO_LIMITS)
-        connection.patience_s = LONG_S
-        try:
-            _keep_copy(connection, where, schema, sorted(found), form)
-            for step in range(form, FORMAT):
-                connection.execute(_typed(_STEPS[step]))
-            connection.execute("UPDATE store SET format = %s", (FORMAT,))
-        finally:
-            connection.patience_s = 0.0
-    elif form != FORMAT:
+    if not 0 < formats.least <= FORMAT:
         raise StoreError(
-            f"the store in the {where} has format {form}, this saltlite reads format {FORMAT} and older; it was left "
-            "as it is: start the saltlite that wrote it"
+            f"the store in the {where} has format {formats.least}, this saltlite reads format {FORMAT} and older; it "
+            "was left as it is: start the saltlite that wrote it"
         )
-
-
-def _keep_copy(connection: psycopg.Connection[Any], where: str, schema: str, tables: list[str], form: int) -> None:
-    """Copy the tables into a schema beside, for whoever goes back to the saltlite that wrote them.
-
-    A server does not tell how much room its disk has, so a large store is not copied. Raises psycopg.Error.
-    """
-    aside = f"{schema}_format_{form}"
-    problem = ""
-    if sum(connection.execute(_SIZE, [one]).fetchall()[0][0] for one in tables) > COPY_MAX:
-        problem = f"it has more than {COPY_MAX >> 20} MiB"
-    else:
-        try:
-            with connection.transaction():
-                connection.execute(SQL("CREATE SCHEMA {}").format(Identifier(aside)))
-                for name in tables:
-                    copy, table = Identifier(aside, name), Identifier(schema, name)
-                    connection.execute(SQL("CREATE TABLE {} (LIKE {} INCLUDING ALL)").format(copy, table))
-                    connection.execute(SQL("INSERT INTO {} SELECT * FROM {}").format(copy, table))
-        except (InsufficientPrivilege, DuplicateSchema) as error:
-            problem = str(error).partition("\n")[0]
-    kept = f"there is no copy of it: {problem}" if problem else f"the schema {aside} of the {where} is a copy of it"
-    log.warning("the store of an older saltlite is brought to format %d; %s", FORMAT, kept)
+    return formats

@@ -29,6 +29,7 @@ from saltlite.master.store.ports import (
     return_event,
 )
 from saltlite.master.store.postgres.connection import AT_ONCE, PostgresConnection, up_to
+from saltlite.master.store.postgres.schema import FORMAT
 from saltlite.master.store.postgres.seals import (
     SEALED_KEYS,
     SEALED_PREACCEPTS,
@@ -326,12 +327,12 @@ _PUT_READER = (
 )
 _LEASED = "('up', 'draining')"
 # A start that was fenced or drained stays so.
+_KEPT = ("name", "renewals", "state", "about")
+_WRITTEN = (*_MASTER_COLUMNS, "format", "format_start")
 _RENEW = (
-    insert(_MASTER_COLUMNS, "masters")
+    insert(_WRITTEN, "masters")
     + " ON CONFLICT (name) DO UPDATE SET "
-    + ", ".join(
-        f"{name} = excluded.{name}" for name in _MASTER_COLUMNS if name not in ("name", "renewals", "state", "about")
-    )
+    + ", ".join(f"{name} = excluded.{name}" for name in _WRITTEN if name not in _KEPT)
     + f", state = CASE WHEN masters.start = excluded.start AND masters.state IN {_LEASED}"
     + f" AND excluded.state IN {_LEASED} THEN masters.state ELSE excluded.state END"
     + ", renewals = masters.renewals + 1 WHERE masters.start <> excluded.start OR masters.state <> 'fenced'"
@@ -374,7 +375,8 @@ class PostgresWriter(SqlWriter, PostgresReader):
 
     def renew(self, row: MasterRow) -> MasterRow:
         """As SharedWriter.renew."""
-        self._transaction.later(_RENEW, row_of(replace(row, renewals=1), _MASTER_COLUMNS))
+        written = (*row_of(replace(row, renewals=1), _MASTER_COLUMNS), FORMAT, row.start)
+        self._transaction.later(_RENEW, written)
         ((found),) = self._transaction.rows(f"{MASTERS} WHERE name = ?", (row.name,))
         return master_of(found)
 
