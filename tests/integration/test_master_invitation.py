@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -78,6 +80,10 @@ def said(capsys: pytest.CaptureFixture[str]) -> Callable[[], str]:
     return read
 
 
+def unresolved(*_args: object, **_more: object) -> None:
+    raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+
 def fleet_of(machine: Machine) -> str:
     return fingerprint(identity.certificate_of(machine.pki).fleet_public)
 
@@ -101,6 +107,28 @@ def test_an_invited_master_is_one_of_the_fleet_and_has_its_secrets(
     assert identity.seal_key(newcomer.pki, "tokens") != identity.seal_key(newcomer.pki, "keys")
     assert b"s" * 32 not in Path("m2.invitation").read_bytes()
     assert (b"s" * 32).hex() not in Path("m2.invitation").read_text()
+
+
+@pytest.mark.parametrize(
+    ("resolves", "sentence"),
+    [
+        (lambda *_args, **_more: [], ""),
+        (unresolved, "Minions are told to reach this master at m2:4515, and m2 does not resolve on this machine"),
+    ],
+)
+def test_a_master_that_joins_says_if_minions_cannot_find_it(
+    resolves: Callable[..., Any],
+    sentence: str,
+    holder: Machine,
+    newcomer: Machine,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(socket, "getaddrinfo", resolves)
+    joined(holder, newcomer)
+    said = capsys.readouterr().err
+    assert sentence in said
+    assert ("set `master_address`" in said) == bool(sentence)
 
 
 def joined(holder: Machine, newcomer: Machine) -> Machine:

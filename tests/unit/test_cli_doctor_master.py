@@ -301,6 +301,7 @@ def test_masters_that_are_well_are_counted() -> None:
         (with_masters({**M1, "certificate_until": NOW + 20 * DAY}), Severity.WARNING, "expires within 30 days"),
         (with_masters({**M1, "certificate_until": None}), Severity.WARNING, "expires within 30 days"),
         (with_masters(differences=["file_roots differ: a | b"]), Severity.WARNING, "file_roots differ: a | b"),
+        (replace(with_masters(), address_problem="m1 does not resolve"), Severity.PROBLEM, "m1 does not resolve"),
         (with_masters(differences=["access rules differ: a | b"]), Severity.PROBLEM, "access rules differ: a | b"),
     ],
 )

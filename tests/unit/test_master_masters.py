@@ -105,9 +105,25 @@ def test_a_master_whose_jobs_are_open_is_not_removed(office: Office, monkeypatch
         tx.renew(replace(UP, name="c", start=2, state=MasterState.FENCED))
     theirs = job(1, signature=sign(JOB_PRIVATE, job().body))
     publish(office.store, theirs, job(2))
-    with pytest.raises(RefusedError, match=f"job {theirs.jid} of c is open.*saltlite job kill {theirs.jid}"):
+    with office.store.write() as tx:
+        had_sessions(tx, [row(name, up=False, last_seen=office.clock.wall()) for name in (WEB1, WEB2)])
+    said = f"job {theirs.jid} of c is open on web1 and 1 more,.*saltlite job kill {theirs.jid}.*away for a day"
+    with pytest.raises(RefusedError, match=said):
         office.ask("master_remove", name="c")
     commit(office.store, ret(theirs, WEB1), ret(theirs, WEB2))
+    office.ask("master_remove", name="c")
+    assert sorted(states(office)) == sorted([ME, "b"])
+
+
+def test_a_minion_that_has_been_away_for_a_day_keeps_no_master(office: Office) -> None:
+    with office.store.write() as tx:
+        tx.renew(replace(UP, name="c", start=2, state=MasterState.FENCED))
+        had_sessions(tx, [row(WEB1, up=False, last_seen=office.clock.wall())])
+    publish(office.store, job(1, (WEB1,), signature=sign(JOB_PRIVATE, job(1, (WEB1,)).body)))
+    office.clock.advance(masters.AWAY_S - 1.0)
+    with pytest.raises(RefusedError, match="is open on web1,"):
+        office.ask("master_remove", name="c")
+    office.clock.advance(2.0)
     office.ask("master_remove", name="c")
     assert sorted(states(office)) == sorted([ME, "b"])
 

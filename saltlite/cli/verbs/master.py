@@ -23,6 +23,7 @@ from saltlite.config.load import load_master
 from saltlite.config.master import without_password
 from saltlite.errors import RefusedError, UsageError
 from saltlite.master.processes import identity, invitation
+from saltlite.master.processes.own_address import address_problem
 from saltlite.model.keys import parse_fingerprint
 from saltlite.platform.files import write_new
 from saltlite.platform.privileges import private_dir
@@ -139,6 +140,8 @@ def run_join(argv: Sequence[str], console: Console) -> int:
             "The invitation names another `database` than the configuration of this master, which stays as it is:\n"
             f"{invited.database}"
         )
+    if said := address_problem(load_master(config_dir).config):
+        console.note(f"{said[0].upper()}{said[1:]}.")
     console.note(f"Start the master (a passfile that `database` names has to be here). Then remove {path}.")
     return exitcodes.OK
 

@@ -16,7 +16,7 @@ from saltlite.errors import DamagedError, NoTargetError, ProtocolError, RefusedE
 from saltlite.master.processes.context import Answer, Master
 from saltlite.master.store.sharing import MasterRow, MasterState, SharedStore
 from saltlite.model.events import tag_master
-from saltlite.model.ids import Jid
+from saltlite.model.ids import Jid, MinionId
 from saltlite.model.job import JobFilter, TargetOutcome
 from saltlite.wire.certificates import MasterCertificate
 from saltlite.wire.job_body import is_signed
@@ -25,6 +25,8 @@ CLOCK_MAX_S = 5.0
 """A clock that is further from the database's is named as a difference."""
 OPEN_AT_ONCE = 1_000
 """Open jobs that are read at once."""
+AWAY_S = 86_400.0
+"""A minion that has been away for so long keeps no master whose jobs are open on it."""
 DRAINED, DRAIN_ENDED, REMOVED = "drained", "drain ended", "removed"
 _ONE = "this master shares its store with no other: `saltlite help several-masters` says how others join it"
 
@@ -133,10 +135,13 @@ def handle_master_remove(master: Master, principal: Principal, request: Mapping[
             f"{name} is {row.state}: drain it (saltlite master drain {name}), stop it, and remove it then; a master "
             "that was lost is fenced after 10 s"
         )
-    if jid := _open_job(store, row):
+    if found := _open_job(store, row, master.clock.wall() - AWAY_S):
+        jid, minions = found
+        more = f" and {len(minions) - 1} more" if len(minions) > 1 else ""
         raise RefusedError(
-            f"job {jid} of {name} is open, and its minions verify it by the certificate of {name}: wait for it, or end "
-            f"it (saltlite job kill {jid}), and remove {name} then; nothing was changed"
+            f"job {jid} of {name} is open on {minions[0]}{more}, and minions verify it by the certificate of {name}: "
+            f"wait for it, or end it (saltlite job kill {jid}), and remove {name} then; minions that have been away "
+            "for a day are not waited for; nothing was changed"
         )
     with store.write() as writer:
         writer.delete_master(name)
@@ -144,8 +149,8 @@ def handle_master_remove(master: Master, principal: Principal, request: Mapping[
     return Answer({"name": name})
 
 
-def _open_job(store: SharedStore, row: MasterRow) -> Jid | None:
-    """The newest open job that this master signed."""
+def _open_job(store: SharedStore, row: MasterRow, away: float) -> tuple[Jid, list[MinionId]] | None:
+    """The newest job that this master signed and that is open on minions which were seen since `away`, and these."""
     try:
         public = MasterCertificate.decode(row.certificate).job_public
     except ProtocolError:
@@ -157,8 +162,11 @@ def _open_job(store: SharedStore, row: MasterRow) -> Jid | None:
                 job = store.job(summary.jid)
             except DamagedError:
                 continue
-            if job is not None and is_signed(public, job.body, job.signature):
-                return job.jid
+            if job is None or not is_signed(public, job.body, job.signature):
+                continue
+            rows = store.minions({minion for _part, minion in store.open_parts(job.jid)})
+            if awaited := sorted(minion.id for minion in rows if minion.up or minion.last_seen > away):
+                return job.jid, awaited
         wanted = replace(wanted, before=found[-1].jid)
     return None
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import logging
 import signal
+import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -26,14 +27,14 @@ from typing import Protocol, cast
 
 from saltlite import __version__
 from saltlite.config.master import MasterConfig
-from saltlite.config.values import parse_address
 from saltlite.errors import DamagedError, StoreError
 from saltlite.master.handlers.delivery import send
 from saltlite.master.processes import link_channel as ipc
 from saltlite.master.processes.context import Question, RecentProofs
 from saltlite.master.processes.fleet import FETCH
-from saltlite.master.processes.identity import certificate_of, job_key, name_of
+from saltlite.master.processes.identity import certificate_of, job_key
 from saltlite.master.processes.link_channel import LinkChannel
+from saltlite.master.processes.own_address import address_of, address_problem
 from saltlite.master.store.ports import Store
 from saltlite.master.store.sharing import MasterRow, MasterState, SharedStore, SharedWriter
 from saltlite.model.clock import Clock
@@ -658,7 +659,7 @@ def run_membership(
         name=certificate.name,
         start=start,
         certificate=certificate.encode(),
-        address=_address_of(config),
+        address=address_of(config),
         weight=config.master_weight,
         version=__version__,
         state=MasterState.JOINING,
@@ -675,12 +676,13 @@ def run_membership(
     reactor.on_signal(signal.SIGTERM, stop)
     # Ctrl-C reaches the whole process group; only the supervisor acts on it.
     reactor.on_signal(signal.SIGINT, lambda: None)
+    # Name servers may let it wait for longer than a lease lasts.
+    threading.Thread(target=_warn_of_address, args=(config,), daemon=True).start()
     ready()
     reactor.run()
     store.close()
 
 
-def _address_of(config: MasterConfig) -> str:
-    """Where minions reach this master: host:port."""
-    host, port = parse_address(config.master_address or name_of(config), config.port)
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+def _warn_of_address(config: MasterConfig) -> None:
+    if said := address_problem(config):
+        log.warning("%s", said)

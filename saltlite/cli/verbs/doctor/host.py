@@ -145,6 +145,8 @@ class MasterEvidence:
     database: Mapping[str, Any] | None = None
     """What `look_at_database` answers; None without a database, or when there is a problem with it."""
     database_problem: str = ""
+    address_problem: str = ""
+    """Why minions can hardly reach this master where the others tell them to."""
 
 
 @dataclass(frozen=True, slots=True)

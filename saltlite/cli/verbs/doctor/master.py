@@ -20,6 +20,7 @@ from saltlite.config.paths import master_socket
 from saltlite.errors import ConfigError, LinkError, RemoteProtocolError, SaltliteError, StartupError
 from saltlite.master.processes.database_look import look_at_database
 from saltlite.master.processes.identity import DAY_S, RENEW_DAYS, fleet_files
+from saltlite.master.processes.own_address import address_problem
 from saltlite.model.keys import KeyState, fingerprint
 from saltlite.platform.master_probe import MasterProof, probe_master
 from saltlite.wire.certificates import MasterCertificate
@@ -69,6 +70,7 @@ def look_at_master(config_dir: str) -> MasterEvidence:
         fleet=_fleet(config.pki_dir, sum(row["state"] == KeyState.ACCEPTED for row in answers.keys or ())),
         database=database,
         database_problem=database_problem,
+        address_problem=address_problem(config) if config.several_masters else "",
     )
 
 
@@ -300,6 +302,8 @@ def _check_masters(seen: MasterEvidence) -> Iterator[Finding]:
     """The masters that share the store, as the running one sees them."""
     if seen.status is None or "masters" not in seen.status:
         return
+    if seen.address_problem:
+        yield problem("masters", seen.address_problem)
     masters, differences = seen.status["masters"], seen.status["differences"]
     soon = seen.around.now + RENEW_DAYS * DAY_S
     for row in masters:

@@ -1,0 +1,34 @@
+"""Where minions are told to reach a master that shares its store with others."""
+
+from __future__ import annotations
+
+import socket
+
+from saltlite.config.master import MasterConfig
+from saltlite.config.values import parse_address
+from saltlite.master.processes.identity import name_of
+
+
+def address_of(config: MasterConfig) -> str:
+    """`host:port`, as the other masters and all minions learn it."""
+    host, port = _parts(config)
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def address_problem(config: MasterConfig) -> str:
+    """A sentence if minions can hardly reach that address, as it does not even resolve here; else "". It may wait for
+    name servers."""
+    host, port = _parts(config)
+    try:
+        socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no name of a host"
+        return (
+            f"minions are told to reach this master at {address_of(config)}, and {host} does not resolve on this "
+            f"machine ({why}): set `master_address` to a name or an address that they reach"
+        )
+    return ""
+
+
+def _parts(config: MasterConfig) -> tuple[str, int]:
+    return parse_address(config.master_address or name_of(config), config.port)
