@@ -68,6 +68,7 @@ from saltlite.wire import directory
 from saltlite.wire.certificates import BUILD_DATE_S, MasterCertificate
 from saltlite.wire.framing import IpcMessage, pack, unpack
 from saltlite.wire.job_body import FunctionCall
+from saltlite.wire.limits import MASTERS_MAX
 from saltlite.wire.messages import Message, Sender, check
 
 log = logging.getLogger(__name__)
@@ -115,6 +116,8 @@ class JobServer:
         self._clock = clock
         self._context = context
         self._masters = trust
+        self._issuers: dict[str, MasterCertificate] = {}
+        """Of the masters that were verified last, by name."""
         self._fail = fail
         self._channel: Channel | None = None
         self._session = 0
@@ -266,7 +269,9 @@ class JobServer:
             case "fetch":
                 self.documents.wanted(message["what"])
             case "directory":
-                self._masters.keep(directory.read(message["content"], message["sig"], self._jobs.job_keys()))
+                self._masters.keep(known := directory.read(message["content"], message["sig"], self._jobs.job_keys()))
+                for issuer in [self._issuers[one.name] for one in known.masters if one.name in self._issuers]:
+                    self._jobs.share(issuer.job_public, issuer.not_after)
 
     def _trust(self, raw: bytes, chain: bytes) -> None:
         certificate = self._believed(raw, chain)
@@ -282,6 +287,9 @@ class JobServer:
         except ProtocolError as error:
             log.error("a certificate that the network process passed on was refused: %s", error)  # noqa: TRY400 - a sentence
             return None
+        self._issuers = {**self._issuers, certificate.name: certificate}
+        if len(self._issuers) > MASTERS_MAX:
+            del self._issuers[next(iter(self._issuers))]
         return certificate
 
     # -- effects

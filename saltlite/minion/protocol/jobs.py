@@ -353,9 +353,13 @@ class JobMachine:
 
     def share(self, job_key: bytes, until_s: float) -> None:
         """Trust the job key of another verified master. It shares its store with the connected one, which gets the
-        results of its jobs, too, as far as it asks for these jobs."""
-        self._offers.issuers |= {job_key}
+        results of its jobs, too: the issuer may have stored them without an acknowledgement that arrived."""
         self._keys.trust(job_key, until_s, self._clock.wall())
+        self._admit(job_key)
+
+    def _admit(self, issuer: bytes) -> None:
+        for result in self._offers.admit(issuer):
+            self._offer(result)
 
     def job_keys(self) -> list[bytes]:
         """The job keys of the masters that this minion trusts now."""
@@ -626,7 +630,7 @@ class JobMachine:
                 self._tell(entry.jid, TargetState.REFUSED, reason)
                 return
             # It has the job from a store that it shares with the issuer, whose certificate may be an old one by now.
-            self._offers.issuers |= {entry.issuer}
+            self._admit(entry.issuer)
         if entry.step is JournalStep.DONE and self._segments.any_offered(entry.jid):
             # Its result is in flight, but the answer must be immediate: until then this job has a place in the master's
             # window, and jobs behind it wait.

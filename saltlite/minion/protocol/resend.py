@@ -45,6 +45,8 @@ class Offers:
         # All of one kind have the same delay, so the first one of each is due first.
         self._usual: dict[str, float] = {}
         self._awaited: dict[str, float] = {}
+        self._held: dict[str, None] = {}
+        """Results for masters that are not known to share their store with the connected one."""
 
     def __contains__(self, result: str) -> bool:
         return result in self._usual or result in self._awaited
@@ -53,6 +55,7 @@ class Offers:
         """Offer a result if it is for this master; `entry` is the state of its part."""
         self.drop(result)
         if self._belongs_elsewhere(result, entry):
+            self._held[result] = None
             return
         if entry is not None and entry.owed:
             self._awaited[result] = self._clock.monotonic() + AWAITED_AGAIN_S
@@ -69,11 +72,20 @@ class Offers:
         """Remove a result that was acknowledged or is gone."""
         self._usual.pop(result, None)
         self._awaited.pop(result, None)
+        self._held.pop(result, None)
+
+    def admit(self, issuer: bytes) -> list[str]:
+        """The connected master has the jobs that this key signed, too; the results to offer that may be for it now."""
+        self.issuers |= {issuer}
+        held = list(self._held)
+        self._held.clear()
+        return held
 
     def clear(self) -> None:
         """Start a session: nothing is in flight."""
         self._usual.clear()
         self._awaited.clear()
+        self._held.clear()
 
     def next(self) -> float:
         """When the next offer is due, in monotonic seconds; infinity for never."""
