@@ -480,14 +480,34 @@ def test_a_client_of_a_master_that_is_cut_off_is_refused_at_once() -> None:
 # -- revoked keys (S5)
 
 
+def _revokes_while_all_masters_are_well() -> list[float]:
+    """How long they take, each with a session at the master that revokes, shortest first."""
+    every = []
+    for seed in range(5):
+        with site(3, seed=seed) as at:
+            first = at.fleet.masters[0]
+            took = at.revoke(first, at.minions_of(first)[0])
+            at.until(lambda took=took: bool(took))  # type: ignore[misc]  # mypy cannot infer a default
+            every += took
+            at.run(20.0)
+            assert at.found == []
+    return sorted(every)
+
+
 def test_a_revoke_takes_no_time_while_all_masters_are_well() -> None:
-    with site(3) as at:
-        first, second, _third = at.fleet.masters
-        took = at.revoke(first, at.minions_of(second)[0])
-        at.until(lambda: bool(took))
-        assert took[0] < 1.5
-        at.run(60.0)
-        assert at.found == []
+    took = _revokes_while_all_masters_are_well()
+    assert took[-1] < 1.5, "a notification may be missed, but not the next renewal"
+    assert took[2] < 0.5
+
+
+def test_the_session_of_a_revoked_key_ends_in_the_store_of_whichever_master_had_it() -> None:
+    with site(2) as at:
+        first, second = at.fleet.masters
+        minions = at.minions_of(first)[0], at.minions_of(second)[0]
+        for minion in minions:
+            took = at.revoke(first, minion)
+            at.until(lambda took=took: bool(took))  # type: ignore[misc]  # mypy cannot infer a default
+        at.until(lambda: not {minion.name for minion in minions} & {*at.sessions()})
 
 
 def _revoked_elsewhere(hinder: Callable[[SimMaster], None]) -> tuple[float, list[Violation]]:

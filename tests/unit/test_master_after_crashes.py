@@ -12,6 +12,7 @@ from saltlite.master.handlers.minions import record
 from saltlite.master.handlers.operator_verbs import handle_request
 from saltlite.master.processes.context import Follow, HandlerConfig, Master, MasterIdentity
 from saltlite.master.store.ports import MinionRow
+from saltlite.model.events import tag_key, tag_presence_change
 from saltlite.model.keys import KeyState, fingerprint
 from saltlite.platform.daemon import ManualClock
 from saltlite.testing.memory_store import MemoryStore
@@ -55,6 +56,18 @@ def test_a_key_that_is_revoked_again_is_told_to_the_link_again(master: Master) -
     answer = handle_request(master, ROOT, request)
     assert answer.question is not None
     assert answer.question.message(1)["changes"] == [(revoked.fingerprint, "revoked", WEB1)]
+
+
+def test_a_change_of_a_key_waits_elsewhere_for_itself_and_not_for_what_follows_it(master: Master) -> None:
+    with master.store.write() as store:
+        store.put_key(key(WEB1))
+    request = {"v": 1, "verb": "key_change", "action": "revoke", "fingerprints": [key(WEB1).fingerprint]}
+    answer = handle_request(master, ROOT, request)
+    with master.store.write() as store:
+        store.put_event(tag_presence_change(), {"new": [], "lost": [WEB1]}, NOW)
+    assert answer.question is not None
+    (changed,) = (event for event in master.store.events() if event.tag == tag_key())
+    assert answer.question.everywhere == changed.seq < master.store.last_seq()
 
 
 def test_a_last_look_tells_what_is_stored_and_that_this_is_all_for_now(master: Master) -> None:

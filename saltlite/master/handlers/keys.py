@@ -159,8 +159,9 @@ def handle_key_change(master: Master, principal: Principal, request: Mapping[str
                     again.append((record.fingerprint, str(record.state), record.id))
             else:
                 changed.append({**row, "state": str(ACTIONS[action] or DELETED)})
+        seq = store.last_seq()
     changes = [(row["fingerprint"], row["state"], row["id"]) for row in changed]
-    return _once_sessions_know([*changes, *again], {"changed": changed, "refused": refused})
+    return _once_sessions_know([*changes, *again], {"changed": changed, "refused": refused}, seq)
 
 
 def handle_key_preaccept(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
@@ -182,7 +183,8 @@ def handle_key_preaccept(master: Master, principal: Principal, request: Mapping[
             if problem:
                 raise UsageError(f"{minion}: {problem}")
             store.put_preaccept(minion, key, principal.label)
-    return _once_sessions_know(changes, {})
+        seq = store.last_seq()
+    return _once_sessions_know(changes, {}, seq)
 
 
 def handle_key_rename(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
@@ -212,8 +214,8 @@ def handle_key_rename(master: Master, principal: Principal, request: Mapping[str
         _end_parts(store, old, f"the minion was renamed to {new}", now)
         _forget(master, old)
         data = {"id": new, "fingerprint": record.fingerprint, "act": "renamed", "from": old, "by": principal.label}
-        store.put_event(tag_key(), data, now)
-    return _once_sessions_know([(record.fingerprint, DELETED, old)], {"fingerprint": record.fingerprint})
+        seq = store.put_event(tag_key(), data, now)
+    return _once_sessions_know([(record.fingerprint, DELETED, old)], {"fingerprint": record.fingerprint}, seq)
 
 
 def handle_key_finger(master: Master, _principal: Principal, _request: Mapping[str, Any]) -> Answer:
@@ -231,8 +233,9 @@ def handle_key_finger(master: Master, _principal: Principal, _request: Mapping[s
     )
 
 
-def _once_sessions_know(changes: Sequence[tuple[str, str, str]], fields: dict[str, Any]) -> Answer:
-    """The answer, once every session of these keys has ended or changed."""
+def _once_sessions_know(changes: Sequence[tuple[str, str, str]], fields: dict[str, Any], seq: int) -> Answer:
+    """The answer, once every session of these keys has ended or changed. `seq` is the last event of the change: events
+    that follow it, such as that of the session that ends here, need not be known elsewhere."""
     if not changes:
         return Answer(fields)
 
@@ -243,7 +246,7 @@ def _once_sessions_know(changes: Sequence[tuple[str, str, str]], fields: dict[st
             )
         return fields
 
-    question = Question(lambda number: ipc.keys(number, changes), confirmed, everywhere=True)
+    question = Question(lambda number: ipc.keys(number, changes), confirmed, everywhere=seq)
     return Answer(question=question, committed=True)
 
 

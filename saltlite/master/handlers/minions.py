@@ -275,8 +275,9 @@ def record(master: Master, changes: list[PresenceChange], *, whole: bool) -> lis
             outdated += _claim(master, store, [change for change in some if change.up], now)
             ends = {change.id: change.end for change in some if not change.up}
             if master.shared is not None:
-                # A minion that has moved is up at another master.
-                ends = {row.id: ends[row.id] for row in store.minions(ends) if row.up and row.master == here}
+                # A minion that has moved is up at another master. One without an accepted key is not among the rows.
+                moved = {row.id for row in store.minions(ends) if not row.up or row.master != here}
+                ends = {minion: end for minion, end in ends.items() if minion not in moved}
             store.release(here, ends, now)
             lost += ends
         new = [change.id for change in changes if change.up and change not in outdated]

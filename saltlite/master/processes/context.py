@@ -475,8 +475,8 @@ class Question:
 
     message: Callable[[int], IpcMessage]
     fields: Callable[[IpcMessage | None], dict[str, Any]]
-    everywhere: bool = False
-    """Whether the answer also waits until the other masters that share the store have applied what was committed."""
+    everywhere: int = 0
+    """The event that the other masters that share the store have to apply before the answer, 0 for none."""
     elsewhere: Sequence[MinionId] = ()
     """Minions of other masters that share the store: the `silent_s` of these is added to the reply."""
 

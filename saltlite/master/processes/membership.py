@@ -166,7 +166,7 @@ class OtherMasters:
         """Answer with the reply of the link process, once the others have said what the question needs of them.
         Raises StoreError."""
         if question.everywhere:
-            self.wait(self._store.last_seq(), lambda known: answer(reply, known=known))
+            self.wait(question.everywhere, lambda known: answer(reply, known=known))
             return
 
         def seen(silent_s: Mapping[str, float]) -> None:
