@@ -266,6 +266,8 @@ class LocalClient:
         except ConnectionLostError:
             follower.lost()
             return None
+        if message is not None and message.get("ok") is False:
+            raise error_of(message)
         follower.received(message)
         return message
 

@@ -6,6 +6,7 @@ import contextlib
 import os
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +17,9 @@ import pytest
 
 from saltlite.client.connection import Connection
 from saltlite.client.events import EventReader
+from saltlite.client.follower import Progress, Published, Reply, WaitPolicy
 from saltlite.client.local import LocalClient
+from saltlite.errors import RefusedError, StoreError
 from saltlite.master.handlers.jobs import JobFollower
 from saltlite.master.processes import link_channel as ipc
 from saltlite.master.processes import link_channel as linkchannel
@@ -108,6 +111,59 @@ def test_a_stream_goes_on_though_the_bell_was_lost(tmp_path: Path) -> None:
             tx.put_event("tag/1", {}, NOW)
         within(mworker.LOOK_S + 5.0, lambda: seen.append(next(reader)["tag"]))
     assert seen == ["tag/1"]
+
+
+@pytest.mark.parametrize("failures", [1, 3])
+def test_a_follower_goes_on_when_the_store_is_back(
+    failures: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = MemoryStoreDisk()
+    store = MemoryStore(disk)
+    one = job(1, (MinionId("web1"),))
+    publish(store, one)
+    monkeypatch.setattr(mworker, "LOOK_S", 0.05)
+    read, asked, failed = MemoryStore.news, threading.Event(), list[str]()
+
+    def news(self: MemoryStore, *args: Any, **more: Any) -> Any:
+        asked.set()
+        if ended.is_set() and len(failed) < failures:
+            failed.append("")
+            raise StoreError("the database cannot be reached")
+        return read(self, *args, **more)
+
+    ended = threading.Event()
+    monkeypatch.setattr(MemoryStore, "news", news)
+    with serving(tmp_path, disk) as path, LocalClient(path) as client:
+        progress = Progress(Published(client.call("follow", jid=one.jid, after=0)), now=time.monotonic())
+        assert asked.wait(60)
+        commit(store, ret(one, MinionId("web1")))
+        ended.set()
+        replies: list[Reply] = []
+        within(60, lambda: replies.extend(client.watch(progress, WaitPolicy(60.0))))
+    assert (len(failed), [reply.name for reply in replies]) == (failures, ["web1"])
+
+
+def test_an_error_on_a_stream_ends_it_with_its_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = MemoryStoreDisk()
+    one = job(1, (MinionId("web1"),))
+    publish(MemoryStore(disk), one)
+
+    def refused(_self: MemoryStore, *_args: Any, **_more: Any) -> None:
+        raise RefusedError("this login was revoked")
+
+    monkeypatch.setattr(MemoryStore, "news", refused)
+    said: list[str] = []
+
+    def follow() -> None:
+        progress = Progress(Published(client.call("follow", jid=one.jid, after=0)), now=time.monotonic())
+        try:
+            list(client.watch(progress, WaitPolicy(60.0)))
+        except RefusedError as error:
+            said.append(str(error))
+
+    with serving(tmp_path, disk) as path, LocalClient(path) as client:
+        within(30, follow)
+    assert said == ["this login was revoked"]
 
 
 def test_a_commit_about_one_job_does_not_read_the_streams_of_others(

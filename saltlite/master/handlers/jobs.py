@@ -393,8 +393,9 @@ class JobFollower:
         """Targets that are planned, at the first look: none becomes planned later."""
         if not self._tells_planned:
             return []
+        planned = self._master.store.targets_in(self.jid, TargetState.PLANNED)
         self._tells_planned = False
-        return self._master.store.targets_in(self.jid, TargetState.PLANNED)
+        return planned
 
     def _row(self, ret: Return) -> dict[str, Any]:
         if self._managing is None:

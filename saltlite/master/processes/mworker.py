@@ -20,6 +20,7 @@ from typing import Any
 from saltlite.auth.acl import Principal
 from saltlite.errors import (
     CostlyRuleError,
+    DamagedError,
     LoginError,
     ProtocolError,
     RefusedError,
@@ -716,7 +717,14 @@ class MWorker:
             self._supervised(client, lambda: self._send_next(client, stream))
 
     def _send_next(self, client: Client, stream: Stream) -> None:
-        news = stream.news()
+        try:
+            news = stream.news()
+        except DamagedError:
+            raise
+        except StoreError as error:
+            # The database is away, or a disk is full: the look after LOOK_S goes on where this one could not.
+            log.warning("the stream of %s waits: %s", client.principal, error)
+            return
         if news is None:
             return
         client.sent_at = self._reactor.now()
