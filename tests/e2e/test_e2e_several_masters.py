@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +19,7 @@ from saltlite.cli.verbs.auth import entry_of
 from saltlite.client.connection import ANSWER_TIMEOUT_S
 from saltlite.errors import LoginError
 from saltlite.master.store.postgres.seals import UNSEALED
-from tests.support.fleet import ME, Fleet, Said, wait_until
+from tests.support.fleet import ME, Fleet, Said, children_of, wait_until
 from tests.support.postgres import Server, running_server
 
 pytestmark = pytest.mark.e2e
@@ -245,6 +246,27 @@ def test_a_killed_master_makes_nothing_silent_and_loses_nothing(site: Site) -> N
     fleet.restart_master(killed)
     wait_until(lambda: fleet.cli("*", "test.ping", master=killed).code == 0, "it has joined again")
     assert site.ping(killed) == ALL
+
+
+def test_a_master_that_stood_still_fires_no_hook_that_another_one_has_fired(site: Site) -> None:
+    fleet, stopped = site.fleet, site.holder("hooks")
+    other = next(name for name in MASTERS if name != stopped)
+    processes = [fleet.daemons[stopped].pid, *children_of(fleet.daemons[stopped].pid)]
+    for pid in processes:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        site.fire(other, 8)
+        assert site.holder("hooks") != stopped
+    finally:
+        for pid in processes:
+            os.kill(pid, signal.SIGCONT)
+    wait_until(lambda: fleet.cli("*", "test.ping", master=stopped).code == 0, "it has joined again")
+    # It fires what comes next, if it is its turn, and nothing of before.
+    site.fire(stopped, 9)
+    echoes = "SELECT count(*) FROM jobs WHERE fun = 'test.echo' AND created_at > extract(epoch FROM now()) - 600"
+    echoed = site.server.sql(echoes)
+    site.fire(other, 10)
+    assert int(site.server.sql(echoes)) == int(echoed) + 1
 
 
 def test_targets_select_by_what_a_minion_told_another_master(site: Site) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import multiprocessing
 import os
@@ -18,6 +19,8 @@ from typing import Any
 import pytest
 
 pytest.importorskip("psycopg", reason="psycopg is not installed: saltlite[postgres]")
+
+import psycopg
 
 from saltlite.errors import SaltliteError, StoreConflictError, StoreError
 from saltlite.master.processes.context import Answer, StoreWrite
@@ -186,6 +189,22 @@ def test_readers_see_each_event_once_and_in_order_beside_many_writers(dsn: str, 
     assert seen == list(range(1, events + 1))
     assert [store.open_targets(one.jid) for one in jobs] == [0] * len(jobs)
     assert store.size() > 0
+
+
+def test_a_transaction_that_another_program_leaves_open_holds_up_no_reader(
+    server: Server, dsn: str, opened: Opened
+) -> None:
+    """A reader that waits for all earlier transactions would see nothing before they end, in any database."""
+    server.sql("CREATE DATABASE another")
+    store, reader = opened(dsn, name="a"), opened(dsn, name="b")
+    with contextlib.ExitStack() as stack:
+        for place in (dsn, server.dsn(dbname="another")):
+            program = stack.enter_context(psycopg.connect(place))
+            assert program.execute("SELECT txid_current()").fetchone()
+        with store.write() as tx:
+            seq = tx.put_event("app/x", {}, NOW)
+        assert [event.seq for event in reader.events(0, 10)] == [seq]
+        assert (reader.last_seq(), program.info.transaction_status.name) == (seq, "INTRANS")
 
 
 def test_no_return_of_a_key_is_stored_after_its_revoke_has_returned(dsn: str, opened: Opened) -> None:
