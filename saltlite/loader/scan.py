@@ -269,8 +269,8 @@ class Scan:
 
     `functions` are sorted names as callers type them (after `__func_alias__`), and `texts` their signatures in the
     grammar of `saltlite.model.signature`, without the module's name. `checked` means that only running the file tells
-    whether it offers all of this: it has `__virtual__`, `__init__`, or functions with `@depends`. `replaces` is
-    `__replace__ = True`.
+    whether it offers all of this: it has a `__virtual__` that may refuse, `__init__`, or functions with `@depends`.
+    `replaces` is `__replace__ = True`.
     """
 
     functions: tuple[str, ...]
@@ -312,7 +312,7 @@ def scan_module(tree: ast.Module, stem: str) -> Scan:
         functions=tuple(texts),
         texts=tuple(texts.values()),
         claims=tuple(dict.fromkeys((*claims, *by_interface))),
-        checked=(virtual is not None and not _returns_virtualname(virtual, constants, loose))
+        checked=(virtual is not None and not _always_offers(virtual, constants, loose))
         or "__init__" in defined
         or "__virtual__" in loose
         or _has_depends(defined)
@@ -512,13 +512,17 @@ def _claims(
     return tuple(dict.fromkeys(names)), undetermined
 
 
-def _returns_virtualname(virtual: Function, constants: Mapping[str, object], loose: set[str]) -> bool:
-    """Whether `__virtual__` only returns `__virtualname__`, a literal name."""
-    body = [] if isinstance(virtual, ast.Lambda) else virtual.body[1 if ast.get_docstring(virtual) else 0 :]
-    plain = "__virtualname__" not in loose and isinstance(constants.get("__virtualname__"), str)
-    match body:
+def _always_offers(virtual: Function, constants: Mapping[str, object], loose: set[str]) -> bool:
+    """Whether `__virtual__` only returns True or a name that is written down, so that it refuses on no machine."""
+    if isinstance(virtual, ast.Lambda) or virtual.decorator_list:
+        return False
+    match virtual.body[1 if ast.get_docstring(virtual) else 0 :]:
         case [ast.Return(value=ast.Name(id="__virtualname__"))]:
-            return plain and not getattr(virtual, "decorator_list", None)
+            return "__virtualname__" not in loose and isinstance(constants.get("__virtualname__"), str)
+        case [ast.Return(value=ast.Constant(value=True))]:
+            return True
+        case [ast.Return(value=ast.Constant(value=str(name)))]:
+            return bool(name)
     return False
 
 

@@ -447,7 +447,8 @@ READS_A_FILE = """
     ("layer", "virtual", "read"),
     [
         (SHIPPED, "", "before"),
-        (SHIPPED, "def __virtual__(): return True", "after"),
+        (SHIPPED, "def __virtual__(): return True", "before"),
+        (SHIPPED, "def __virtual__(): return bool(__grains__) or True", "after"),
         ("custom", "", "after"),
     ],
 )

@@ -142,7 +142,8 @@ def write(folder: Path, **sources: str) -> Path:
     return folder
 
 
-MAYBE = "def __virtual__(): return 'pkg'\n"
+MAYBE = "def __virtual__(): return 'pkg' if __grains__ else False\n"
+ALWAYS = "def __virtual__(): return 'pkg'\n"
 
 
 @pytest.mark.parametrize(
@@ -159,6 +160,8 @@ MAYBE = "def __virtual__(): return 'pkg'\n"
             {"yum": f"{MAYBE}def f(b): pass"},
             ["pkg.f(*args,a=...,b=...)!remove"],
         ),
+        ({"own": f"{ALWAYS}def f(a): pass"}, {"yum": f"{MAYBE}def f(test=False): pass"}, ["pkg.f(a)"]),
+        ({"pkg": "def __virtual__(): return True\ndef f(a): pass"}, {"yum": f"{MAYBE}def f(b): pass"}, ["pkg.f(a)"]),
         ({"pkg": "__replace__ = True\ndef f(a): pass"}, {"yum": f"{MAYBE}def g(b): pass"}, ["pkg.f(a)"]),
     ],
 )

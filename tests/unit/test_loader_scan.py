@@ -100,8 +100,22 @@ def test_a_return_of_a_nested_function_is_no_answer_of_virtual() -> None:
     assert found.claims == ("right",)
 
 
-def test_a_file_with_a_gate_is_checked_and_one_without_is_not() -> None:
-    assert (scan("def __virtual__(): return True").checked, scan("def f(): pass").checked) == (True, False)
+@pytest.mark.parametrize(
+    ("source", "checked"),
+    [
+        ("def f(): pass", False),
+        ("def __virtual__(): return True", False),
+        ("def __virtual__(): return 'pkg'", False),
+        ("__virtualname__ = 'pkg'\ndef __virtual__():\n    'Text.'\n    return __virtualname__", False),
+        ("def __virtual__(): return False", True),
+        ("def __virtual__(): return ''", True),
+        ("def __virtual__(): return True if __grains__ else False", True),
+        ("@gate\ndef __virtual__(): return True", True),
+        ("def __virtual__():\n    look()\n    return True", True),
+    ],
+)
+def test_a_file_is_checked_whose_virtual_may_refuse(source: str, checked: bool) -> None:
+    assert scan(source).checked is checked
 
 
 def test_replace_is_read() -> None:
