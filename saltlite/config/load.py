@@ -285,8 +285,8 @@ class ConfigReader:
             self._of_salt.append(unknown)
             return ""
         hint = f" (did you mean '{close}'?)" if close else ""
-        if not close and OWN_OPTIONS in self._known:
-            hint = f"; if modules of yours read it, add its name to {OWN_OPTIONS}"
+        if OWN_OPTIONS in self._known:
+            hint += f"; if modules of yours read it, add its name to {OWN_OPTIONS}"
         shown = describe(Scalar(unknown.key.where, name))
         return _placed(unknown.path, unknown.key.where, f"unknown option {shown}{hint}")
 

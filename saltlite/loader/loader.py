@@ -36,7 +36,7 @@ from saltlite.loader.plugin_opts import PluginOptsOfLoader
 from saltlite.loader.registry import LoadedModule, ModuleRegistry
 from saltlite.loader.salt_names import UtilsAndLibrary
 from saltlite.loader.scan import module_constants, shown_names, top_functions
-from saltlite.loader.search_path import MODULES, Form, search_layers
+from saltlite.loader.search_path import MODULES, Form, needed_option, search_layers
 from saltlite.model.dataclass import dataclass
 
 
@@ -521,6 +521,8 @@ class Loader(Mapping[str, Callable[..., Any]]):
                 return FunctionUnavailable(f"'{name}' is not available. (needs {needs})", ())
         elif failures := self._registry.failures(module):
             return FunctionUnavailable(join_failures(module, failures), suggestions)
+        elif option := needed_option(self.index.layers, module):
+            return FunctionUnavailable(f"'{name}' is not available. (needs {option}: true in the configuration)", ())
         file = self.index.file(module)
         loaded = self._registry.load(file) if file else None
         if isinstance(loaded, LoadedModule) and function in loaded.functions:

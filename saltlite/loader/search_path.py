@@ -33,7 +33,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from enum import StrEnum
 from importlib.machinery import EXTENSION_SUFFIXES
@@ -249,6 +249,9 @@ _ENDINGS = (
     (".zip", Form.ZIP),
 )
 
+_OPTIONS = {Form.ZIP: "enable_zip_modules", Form.CYTHON: "cython_enable"}
+"""The options of the other forms."""
+
 _IRREGULAR = {"grains": "grains_dirs", "utils": "utils_dirs", "output": "outputter_dirs"}
 
 _SHIPPED_IN = {
@@ -381,6 +384,16 @@ def _package(stem: str, folder: str) -> FoundFile:
     with os.scandir(folder) as entries:
         found = [entry.stat() for entry in entries if entry.name.endswith(".py")]
     return FoundFile(stem, path, Form.PACKAGE, max(one.st_mtime_ns for one in found), sum(one.st_size for one in found))
+
+
+def needed_option(layers: Iterable[Layer], stem: str) -> str:
+    """The option that makes a file of that name a module, "" where there is no such file."""
+    for layer in layers:
+        for ending, form in _ENDINGS:
+            option = _OPTIONS.get(form)
+            if option and form not in layer.forms and os.path.isfile(os.path.join(layer.path, f"{stem}{ending}")):
+                return option
+    return ""
 
 
 def _form_of(name: str) -> tuple[str, Form]:

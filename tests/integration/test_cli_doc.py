@@ -110,6 +110,24 @@ def test_a_broken_module_costs_its_own_line_only(folder: Path) -> None:
     assert modules["shop"] == "Sells cheese."
 
 
+@pytest.mark.parametrize(
+    ("word", "sentence"),
+    [
+        ("broken", "'broken' could not be imported: SyntaxError"),
+        ("empty", "_modules/empty.py has no functions"),
+        ("sudo", "there is no module 'sudo'; did you mean executors.sudo?"),
+        ("saltify", "there is no module 'saltify'; did you mean clouds.saltify?"),
+    ],
+)
+def test_a_word_without_functions_is_refused_with_what_it_is(folder: Path, word: str, sentence: str) -> None:
+    (folder / "srv/_modules/broken.py").write_text("def f(:\n")
+    (folder / "srv/_modules/empty.py").write_text("")
+    code, out, err = doc(folder, word, "-q")
+    assert (code, out) == (2, "")
+    assert sentence in err
+    assert "did you mean broken" not in err
+
+
 def test_json_has_every_file_that_may_provide_it(folder: Path) -> None:
     code, out, _ = doc(folder, "shop.close", "--out", "json")
     told = json.loads(out)

@@ -113,6 +113,12 @@ def test_an_archive_is_a_module_like_the_folder_in_it(tmp_path: Path) -> None:
     assert loader_over(zipped(tmp_path, PARTS))["m.f"]() == 11
 
 
+def test_without_the_option_for_archives_a_call_names_it(tmp_path: Path) -> None:
+    loader = Loader(build_index([Layer("custom", str(zipped(tmp_path, PARTS)))]), {}, {}, {})
+    assert refusal(loader, "m.f") == "'m.f' is not available. (needs enable_zip_modules: true in the configuration)"
+    assert refusal(loader, "n.f") == "'n.f' is not available."
+
+
 def test_an_archive_imports_its_parts_by_its_own_name(tmp_path: Path) -> None:
     members = {
         "m/__init__.py": "import m.deep.inner\nfrom m import sub\ndef f(): return m.deep.inner.N + sub.g()",

@@ -272,7 +272,7 @@ def _show_module(
         found[fun] = (found[fun] or first) if fun in found else f"{first} ({lacking})".strip()
     found = dict(sorted(found.items()))
     if not found:
-        raise _unknown(module, index.names())
+        raise _without_functions(module, index, parsed)
     print_answer({"module": module, "functions": found}, _table(found, console), parsed, console)
 
 
@@ -381,6 +381,18 @@ def _unknown(name: str, known: Sequence[str]) -> UsageError:
         f"there is no {name!r} in the modules here; "
         + (f"did you mean {near}?" if near else "`saltlite doc` lists them")
     )
+
+
+def _without_functions(module: str, index: Index, parsed: Parsed) -> UsageError:
+    file = next(index.all_claimants(module), None)
+    if file is not None:
+        refusal = "" if file.failure is None else file.failure.sentence(file.stem)
+        return UsageError(refusal or f"{file.path} has no functions")
+    opts = configured_opts(config_dir_of(parsed))
+    kinds = [kind for kind in _KINDS if next(index_of(opts, kind).all_claimants(module), None)]
+    if kinds:
+        return UsageError(f"there is no module {module!r}; did you mean {kinds[0]}.{module}?")
+    return _unknown(module, index.names())
 
 
 CALLS = ("sys.providers", "smi.conformance")
