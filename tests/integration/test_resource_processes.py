@@ -29,7 +29,7 @@ from saltlite.model.job import TargetState
 from saltlite.model.resourcelook import bits_of
 from saltlite.platform import logs
 from saltlite.platform.files import PosixFolder
-from saltlite.platform.reactor import Reactor
+from saltlite.platform.reactor import Reactor, Timer
 from saltlite.wire.codec import decode_document
 from saltlite.wire.messages import SegmentRow, decode_segment
 from tests.support.fleet import wait_until
@@ -518,6 +518,31 @@ def test_a_type_that_does_not_load_takes_no_other_with_it(make: MakeRig, log_fil
     assert "No resource loader available for type 'nosuch': there is no nosuch/__init__.py" in text
     assert "No resource loader available for type 'broken': 'broken' could not be imported: ValueError: no" in text
     assert "'not a type' is not a resource type" in text
+
+
+def test_a_type_without_files_is_tried_less_and_less_often_and_said_once(
+    make: MakeRig, log_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "AGAIN_S", 0.05)
+    monkeypatch.setattr(server, "AGAIN_MAX_S", 0.2)
+    rig = make()
+    waits: list[float] = []
+    call_later = rig.reactor.call_later
+
+    def noted(seconds: float, call: Callable[[], None]) -> Timer:
+        if call.__qualname__.startswith("TypeSupervisor._found_ids"):
+            waits.append(seconds)
+        return call_later(seconds, call)
+
+    monkeypatch.setattr(rig.reactor, "call_later", noted)
+    rig.server.pillar_is({"resources": {"nosuch": {}}})
+    rig.until(lambda: len(waits) == 4)
+    assert waits == [0.05, 0.1, 0.2, 0.2]
+    assert log_file.read_text().count("No resource loader available for type 'nosuch'") == 1
+    over: list[bool] = []
+    rig.server.refresh(lambda: over.append(True))
+    rig.until(lambda: over)
+    assert waits[-1] == 0.05
 
 
 def test_shutdown_is_called_when_the_minion_stops(make: MakeRig) -> None:

@@ -44,6 +44,8 @@ STEADY_S = 10.0
 """A process that lived so long resets the restart delay."""
 AGAIN_S = 60.0
 """Seconds until a type that could not load, or not discover its resources, is tried again."""
+AGAIN_MAX_S = 3600.0
+"""The same for a type that could not load several times: its files come by a sync, after which it is tried anyway."""
 STOP_S = SHUTDOWN_S + 1.0
 """Seconds from the request to stop a process to its kill."""
 
@@ -174,6 +176,7 @@ class TypeSupervisor:
         self._waiting: dict[PartId, PartCall] = {}
         self._number = 0
         self._pause_s = RESTART_MIN_S
+        self._again_s = AGAIN_S
         self._starting = False
         self._stopped: Callable[[], None] | None = None
         self._start()
@@ -218,6 +221,10 @@ class TypeSupervisor:
 
     def find(self) -> None:
         """Discover resources and their grains, in a new process if the type was unusable until now."""
+        self._again_s = AGAIN_S
+        self._find()
+
+    def _find(self) -> None:
         self._number += 1
         self.looking = self.finding = True
         if self._current is not None and self._current.faulty:
@@ -414,7 +421,9 @@ class TypeSupervisor:
     def _found_ids(self, running: _Running, message: IpcMessage) -> None:
         running.faulty = message["faulty"]
         if running.faulty:
-            self._reactor.call_later(AGAIN_S, lambda: self._look_again(running))
+            self._reactor.call_later(self._again_s, lambda: self._look_again(running))
+            if not self.found.loaded:
+                self._again_s = min(2 * self._again_s, AGAIN_MAX_S)
         if message["why"]:
             self._nothing_found(message["why"])
             return
@@ -438,7 +447,8 @@ class TypeSupervisor:
 
     def _nothing_found(self, why: str) -> None:
         """Handle a failed discovery: the old result stays."""
-        log.warning("resource type %s: its resources could not be looked for: %s", self.name, why)
+        if why != self.found.why:  # once, and not at each attempt
+            log.warning("resource type %s: its resources could not be looked for: %s", self.name, why)
         self.found.known, self.found.why = True, why
         self.looking = self.finding = False
         self._events.found()
@@ -446,7 +456,7 @@ class TypeSupervisor:
     def _look_again(self, faulty: _Running | None = None) -> None:
         """Try again, unless the process that was `faulty` has been replaced since."""
         if faulty in (None, self._current) and not self.looking and self._stopped is None:
-            self.find()
+            self._find()
             self._events.found()
 
 
