@@ -260,6 +260,17 @@ def test_an_id_in_a_fix_line_cannot_be_more_than_a_word() -> None:
     assert [one.fix for one in bad(with_status(minions=[gone]))] == ["saltlite key delete 'a;touch x'"]
 
 
+def test_minions_that_are_away_are_named_with_the_reason() -> None:
+    gone = minion(id="db1", state="away", last_seen=NOW - 2 * DAY, reason="the minion was stopped")
+    assert "away for more than a day: db1 (the minion was stopped);" in bad(with_status(minions=[gone]))[0].sentence
+    silent = minion(id="db2", state="away", last_seen=NOW - 90, reason="no heartbeat for 52 s")
+    (one,) = (one for one in check_master(with_status(minions=[minion(), silent])) if one.check == "minions")
+    assert (one.severity, one.sentence) == (
+        Severity.OK,
+        "1 of 2 are up, none has been away for more than a day, away: db2 (no heartbeat for 52 s)",
+    )
+
+
 def test_only_five_names_are_told() -> None:
     keys = [{"id": f"web{number}", "state": "pending"} for number in range(9)]
     assert "web4 and 4 more" in bad(replace(WELL, keys=keys))[0].sentence

@@ -488,20 +488,23 @@ def _check_minions(seen: MasterEvidence) -> Iterator[Finding]:
             f"no job can run on {minion}: its module_executors names {', '.join(executors)}, which it does not have; "
             "`saltlite doctor` on that machine says how to correct it",
         )
-    lost = [
-        row["id"]
-        for row in rows
-        if row["state"] == "away" and row["last_seen"] is not None and seen.around.now - row["last_seen"] > AWAY_S
-    ]
+    away = [row for row in rows if row["state"] == "away"]
+    lost = [row for row in away if row["last_seen"] is not None and seen.around.now - row["last_seen"] > AWAY_S]
     if lost:
         yield warning(
             "minions",
-            f"away for more than a day: {_names(lost)}; delete the key of a machine that is gone for good",
-            checks.command(seen.around, f"key delete {shlex.quote(lost[0])}"),
+            f"away for more than a day: {_names_with_reasons(lost)}; delete the key of a machine that is gone for good",
+            checks.command(seen.around, f"key delete {shlex.quote(lost[0]['id'])}"),
         )
+        return
     up = sum(row["state"] == "up" for row in rows)
-    if not lost:
-        yield ok("minions", f"{up} of {len(rows)} are up, none has been away for more than a day")
+    absent = f", away: {_names_with_reasons(away)}" if away else ""
+    yield ok("minions", f"{up} of {len(rows)} are up, none has been away for more than a day{absent}")
+
+
+def _names_with_reasons(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The ids of minions, each with why it is not connected."""
+    return _names([f"{row['id']} ({row['reason']})" if row.get("reason") else row["id"] for row in rows])
 
 
 def _check_resources(seen: MasterEvidence) -> Iterator[Finding]:
