@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -16,9 +17,9 @@ pytestmark = pytest.mark.e2e
 
 WITHIN_S = 12
 NOWHERE = "127.0.0.1:1"
-PREVIOUS = "6f1ca0a4"
+PREVIOUS = "6f1ca0a4b52e4d032b8c4954e797aecfcfa60b9e"
 """No version is released yet: the commit that packages and upgrades were built on stands in for it."""
-MASTER_BEFORE = "87fb339e"
+MASTER_BEFORE = "87fb339e1cc4886b3a63f86c932395a3c686ed81"
 """Its masters take minions of this version; those of PREVIOUS refuse them, as the upgrade notes of CHANGELOG say."""
 
 
@@ -77,7 +78,7 @@ def test_minions_get_the_version_of_the_master_or_go_back_by_themselves(fleet: F
 def test_a_minion_of_the_version_before_works_with_this_master(fleet: Fleet, tmp_path: Path) -> None:
     old = of_commit(tmp_path / "old", PREVIOUS)
     if old is None:
-        pytest.skip(f"the clone does not have the commit {PREVIOUS}")
+        pytest.skip(f"neither this clone nor its origin has the commit {PREVIOUS}")
     fleet.start_master()
     fleet.through = launcher(old)
     works(fleet)
@@ -86,11 +87,38 @@ def test_a_minion_of_the_version_before_works_with_this_master(fleet: Fleet, tmp
 def test_this_minion_works_with_a_master_of_the_version_before(fleet: Fleet, tmp_path: Path) -> None:
     old = of_commit(tmp_path / "old", MASTER_BEFORE)
     if old is None:
-        pytest.skip(f"the clone does not have the commit {MASTER_BEFORE}")
+        pytest.skip(f"neither this clone nor its origin has the commit {MASTER_BEFORE}")
     fleet.through = launcher(old)
     fleet.start_master()
     fleet.through = ()
     works(fleet)
+
+
+def test_a_shallow_clone_gets_the_version_before_from_its_origin(tmp_path: Path) -> None:
+    origin, clone = tmp_path / "origin", tmp_path / "clone"
+
+    def git(*words: str, at: Path = origin) -> str:
+        done = subprocess.run(
+            ["git", "-C", at, "-c", "user.name=t", "-c", "user.email=t@localhost", *words],
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        return done.stdout.strip()
+
+    origin.mkdir()
+    git("init", "-q")
+    for name in ("saltlite", "daemons"):
+        (origin / name).mkdir()
+        (origin / name / "version").write_text("before")
+    git("add", ".")
+    git("commit", "-qm", "before")
+    before = git("rev-parse", "HEAD")
+    (origin / "saltlite/version").write_text("now")
+    git("commit", "-qam", "now")
+    git("clone", "-q", "--depth", "1", f"file://{origin}", str(clone))
+    found = of_commit(tmp_path / "old", before, clone)
+    assert found is not None
+    assert (found / "saltlite/version").read_text() == "before"
+    assert of_commit(tmp_path / "none", "0" * 40, clone) is None
 
 
 def test_a_minion_of_the_next_version_works_with_this_master(fleet: Fleet, tmp_path: Path) -> None:

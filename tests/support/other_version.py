@@ -12,6 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 OLD = "0.0.9"
+FETCH_S = 120.0
 
 _LAUNCHER = """
 import os, sys
@@ -31,11 +32,15 @@ def older(folder: Path) -> Path:
     return folder
 
 
-def of_commit(folder: Path, commit: str) -> Path | None:
-    """The product as it was at a commit; None where the clone does not have it."""
-    done = subprocess.run(
-        ["git", "-C", ROOT, "archive", commit, "saltlite", "daemons"], capture_output=True, check=False
-    )
+def of_commit(folder: Path, commit: str, clone: Path = ROOT) -> Path | None:
+    """The product as it was at a commit, by its whole hash; None where neither the clone nor its origin has it."""
+    archive_it = ["git", "-C", clone, "archive", commit, "saltlite", "daemons"]
+    done = subprocess.run(archive_it, capture_output=True, check=False)
+    if done.returncode:
+        # A shallow clone lacks it, and fetches this one commit.
+        fetch = ["git", "-C", clone, "fetch", "-q", "--depth", "1", "origin", commit]
+        subprocess.run(fetch, capture_output=True, check=False, timeout=FETCH_S, stdin=subprocess.DEVNULL)
+        done = subprocess.run(archive_it, capture_output=True, check=False)
     if done.returncode:
         return None
     with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
