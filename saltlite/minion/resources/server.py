@@ -42,21 +42,18 @@ RESTART_MIN_S = 0.05
 RESTART_MAX_S = 60.0
 STEADY_S = 10.0
 """A process that lived so long resets the restart delay."""
-AGAIN_S = 60.0
-"""Seconds until a type that could not load, or not discover its resources, is tried again."""
-AGAIN_MAX_S = 3600.0
-"""The same for a type that could not load several times: its files come by a sync, after which it is tried anyway."""
+AGAIN_S, AGAIN_MAX_S = 60.0, 3600.0
+"""Seconds until a type that failed to load or to discover is tried again; they double for one that does not load."""
 STOP_S = SHUTDOWN_S + 1.0
 """Seconds from the request to stop a process to its kill."""
 
 LISTEN_S = 20.0
 """Seconds between liveness checks of a busy process."""
 SILENT_MAX = 3
-"""Unanswered checks after which a process is killed, because a call blocks all its threads. More than one, for busy
-machines."""
+"""Unanswered checks after which a process is killed; a call blocks all its threads. Busy machines need several."""
 
 LAST_WORDS_S = 0.5
-"""Seconds in which the last messages of a dead process are read: a program that it started may hold its socket open."""
+"""Seconds to read the last messages of a dead process, whose programs may hold its socket open."""
 STOPPED = "the minion was stopped, or has this type no more"
 """The reason of parts whose process was stopped."""
 FIRST = 1
@@ -158,9 +155,7 @@ class TypeSupervisor:
         events: TypeCallbacks,
         was: int | None = None,
     ) -> None:
-        """`make` forks a process with these grains, and raises OSError if it cannot; `was`: the number of resources
-        before the minion was started, if known.
-        """
+        """`make` forks a process with these grains or raises OSError; `was`: the last known number of resources."""
         self.name = name
         self.found = FoundResources()
         self._was = was
@@ -221,11 +216,7 @@ class TypeSupervisor:
 
     def find(self) -> None:
         """Discover resources and their grains, in a new process if the type was unusable until now."""
-        self._again_s = AGAIN_S
-        self._find()
-
-    def _find(self) -> None:
-        self._number += 1
+        self._number, self._again_s = self._number + 1, AGAIN_S
         self.looking = self.finding = True
         if self._current is not None and self._current.faulty:
             self.replace()
@@ -456,7 +447,9 @@ class TypeSupervisor:
     def _look_again(self, faulty: _Running | None = None) -> None:
         """Try again, unless the process that was `faulty` has been replaced since."""
         if faulty in (None, self._current) and not self.looking and self._stopped is None:
-            self._find()
+            again_s = self._again_s
+            self.find()
+            self._again_s = again_s
             self._events.found()
 
 
