@@ -34,11 +34,11 @@ def older(folder: Path) -> Path:
 
 def of_commit(folder: Path, commit: str, clone: Path = ROOT) -> Path | None:
     """The product as it was at a commit, by its whole hash; None where neither the clone nor its origin has it."""
-    archive_it = ["git", "-C", clone, "archive", commit, "saltlite", "daemons"]
+    archive_it = ["git", "-C", str(clone), "archive", commit, "saltlite", "daemons"]
     done = subprocess.run(archive_it, capture_output=True, check=False)
     if done.returncode:
         # A shallow clone lacks it, and fetches this one commit.
-        fetch = ["git", "-C", clone, "fetch", "-q", "--depth", "1", "origin", commit]
+        fetch = ["git", "-C", str(clone), "fetch", "-q", "--depth", "1", "origin", commit]
         subprocess.run(fetch, capture_output=True, check=False, timeout=FETCH_S, stdin=subprocess.DEVNULL)
         done = subprocess.run(archive_it, capture_output=True, check=False)
     if done.returncode:
