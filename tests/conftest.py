@@ -60,6 +60,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # A run that was started in the background ignores SIGINT, and hands that on to every command that it tests.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.environ.pop("PYTEST_ADDOPTS", None)  # for this run only, not for those that tests start
     _read_shipped_files_once()
     ledger = config.getoption("--ledger")
     if ledger and not hasattr(config, "workerinput"):

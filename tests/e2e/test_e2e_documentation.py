@@ -129,10 +129,7 @@ def programs(fleet: Fleet, api: str) -> dict[str, str]:
         (folder / name).write_text(PROGRAM.format(program=BIN / name, config=config))
         (folder / name).chmod(0o755)
     path = f"{folder}:{BIN}:/usr/sbin:/usr/bin:/sbin:/bin"
-    environment = {**fleet.environment(), "PATH": path, "HOME": str(fleet.folder), "API": api}
-    # A page runs pytest: it is not to take the options of this one.
-    environment.pop("PYTEST_ADDOPTS", None)
-    return environment
+    return {**fleet.environment(), "PATH": path, "HOME": str(fleet.folder), "API": api}
 
 
 def settled(fleet: Fleet) -> None:

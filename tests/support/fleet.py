@@ -29,6 +29,7 @@ from saltlite.client.connection import ConnectionLostError
 from saltlite.client.local import LocalClient
 from saltlite.master.store.sqlite import SqliteStore
 from saltlite.model.ids import parse_jid
+from tests.support.fleet_watcher import MARK, mark, watch
 
 T = TypeVar("T")
 
@@ -49,7 +50,6 @@ MODULE_DIR = Path(__file__).parents[1] / "e2e"
 """Its folder `modules` has execution modules that every minion of a test fleet gets."""
 MODULE_INDEX = "var/cache/saltlite/minion/index/modules"
 """Below a minion's root_dir: what its modules offer."""
-MARK = "SALTLITE_E2E"
 ME = pwd.getpwuid(os.geteuid()).pw_name
 
 _numbers = itertools.count(1)
@@ -246,7 +246,8 @@ class Fleet:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.mark = f"{os.getpid()}-{next(_numbers)}"
+        watch()
+        self.mark = mark(next(_numbers))
         self.daemons: dict[str, Daemon] = {}
         self.secrets: list[str] = []
         self.through: Sequence[str | Path] = ()

@@ -18,6 +18,7 @@ import pytest
 
 from saltlite.master.store.ports import Store
 from saltlite.master.store.sharing import SharedStore
+from tests.support.fleet_watcher import MARK, mark, watch
 
 ACCOUNT = "nobody"
 """Whom the server runs as where tests run as root: PostgreSQL refuses root."""
@@ -92,8 +93,14 @@ class Server:
         assert server is not None
         options = [part for name, value in self._settings.items() for part in ("-c", f"{name}={value.strip(chr(39))}")]
         with (self.folder / "log").open("ab") as out:
+            watch()
             self._process = subprocess.Popen(  # type: ignore[call-overload]  # of the account
-                [server, "-D", f"{self.folder}/data", *options], stdout=out, stderr=out, cwd=self.folder, **_account()
+                [server, "-D", f"{self.folder}/data", *options],
+                stdout=out,
+                stderr=out,
+                cwd=self.folder,
+                env=os.environ | {MARK: mark("postgres")},
+                **_account(),
             )
         give_up_at = time.monotonic() + STARTS_S
         while not self.answers():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,9 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 TESTS = """
-import pytest
+import os, pytest
+
+assert "PYTEST_ADDOPTS" not in os.environ, "programs that tests start would get the options of this run"
 
 @pytest.mark.quarantine("a race of two sockets")
 def test_races(): assert 0
@@ -36,8 +39,9 @@ def ran(folder: Path, *, outcome: bool) -> tuple[int, dict[str, Any]]:
     plugins = ["-p", "tests.conftest", "-p", "no:cacheprovider"]
     words = ["-c", str(folder / "pytest.ini"), f"--ledger={folder}/ledger.json", str(folder / "test_some.py")]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", *plugins, *words], cwd=ROOT, capture_output=True, timeout=60, check=False
-    )
+        [sys.executable, "-m", "pytest", "-q", *plugins, *words], cwd=ROOT, capture_output=True, timeout=60,
+        check=False, env=os.environ | {"PYTEST_ADDOPTS": "-v"},
+    )  # fmt: skip
     return done.returncode, json.loads((folder / "ledger.json").read_text())
 
 
