@@ -58,7 +58,7 @@ def _watch(pid: int) -> None:
         for one in pids:
             with suppress(ProcessLookupError):
                 os.kill(one, signal.SIGKILL)
-        time.sleep(PAUSE_S)
+        time.sleep(PAUSE_S)  # at most ROUNDS times; this program imports nothing of the tests
 
 
 if __name__ == "__main__":
