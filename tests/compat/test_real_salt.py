@@ -101,3 +101,9 @@ def test_calls_between_modules_take_the_keywords_that_salts_functions_take() -> 
     found = run("tests.compat.keywords")
     assert found["compared"] > 700
     assert (found["differ"], found["stale"]) == ([], [])
+
+
+@pytest.mark.timeout(300)
+def test_everyday_calls_give_what_salts_give() -> None:
+    found = run("tests.compat.everyday")
+    assert (found["calls"], found["differ"]) == (60, [])

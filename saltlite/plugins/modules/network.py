@@ -260,12 +260,12 @@ def subnets6() -> list[str]:
 
 
 def in_subnet(cidr: str) -> bool:
-    """Return whether this machine has an address in the network.
+    """Return whether this machine has an address in the network. Addresses of the loopback do not count.
 
     CLI Example: ``saltlite '*' network.in_subnet 10.0.0.0/16``
     """
     wanted = _network(cidr)
-    return any(assigned.address in wanted for assigned in _netlink.addresses())
+    return any(assigned.address in wanted and not assigned.address.is_loopback for assigned in _netlink.addresses())
 
 
 def ifacestartswith(cidr: str) -> list[str]:
