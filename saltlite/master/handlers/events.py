@@ -159,8 +159,16 @@ class EventStream:
         """The next message of the stream; None if no new event matches.
 
         A message without events means that PAGES were read without a match, and there is more to read. `skipped` names
-        events that cannot be read.
+        events that cannot be read. Raises StoreError; then the next call reads the same events again.
         """
+        start = self._after
+        try:
+            return self._read()
+        except StoreError:
+            self._after, self._skipped = start, []
+            raise
+
+    def _read(self) -> dict[str, Any] | None:
         spent = 0.0
         for _ in range(PAGES):
             if spent > STEPS:

@@ -391,11 +391,7 @@ class JobFollower:
 
     def _planned_rows(self) -> list[TargetRow]:
         """Targets that are planned, at the first look: none becomes planned later."""
-        if not self._tells_planned:
-            return []
-        planned = self._master.store.targets_in(self.jid, TargetState.PLANNED)
-        self._tells_planned = False
-        return planned
+        return self._master.store.targets_in(self.jid, TargetState.PLANNED) if self._tells_planned else []
 
     def _row(self, ret: Return) -> dict[str, Any]:
         if self._managing is None:
@@ -434,15 +430,16 @@ class JobFollower:
         ids = [ret.id for ret in rets.values() if ret.state is TargetState.RETURNED]
         if not rets or self._once or self._tells_planned or len(ids) != len(rets) or {*ids} != self._open:
             return None
+        rows = [self._row(replace(ret, seq=seq)) for seq, ret in sorted(rets.items())]
         self._open = set()
         self._after = max(rets)
-        rows = [self._row(replace(ret, seq=seq)) for seq, ret in sorted(rets.items())]
         return {"seq": self._after, "states": [], "returns": rows, "end": True}
 
     def news(self) -> dict[str, Any] | None:
         """The next message of the stream; None if nothing is new.
 
-        The last message has `end`, or with `once` `so_far`.
+        The last message has `end`, or with `once` `so_far`. Raises StoreError; then the next call reads the same again:
+        cursors move only after the last read.
         """
         if self._is_new:
             self._is_new = False
@@ -457,9 +454,11 @@ class JobFollower:
         planned = self._planned_rows()
         news = store.news(self.jid, self._after, PAGE, moves=self._moves)
         returns, whole = news.returns, news.is_whole
+        rows = [self._row(ret) for ret in returns]
         # In this order, so that the newest state of a target comes last.
         moved = [*planned, *news.moved]
         self._open.difference_update(news.ended, [ret.id for ret in returns])
+        self._tells_planned = False
         so_far = self._once and whole
         if not returns and not moved and not so_far:
             self._recount()
@@ -474,7 +473,7 @@ class JobFollower:
             "states": [
                 {"id": row.id, "state": str(row.state), "reason": row.reason, "at": row.changed_at} for row in moved
             ],
-            "returns": [self._row(ret) for ret in returns],
+            "returns": rows,
         }
         if end:
             message["end"] = True
