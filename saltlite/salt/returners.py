@@ -12,7 +12,8 @@ def get_returner_options(
     """Name -> value of the options in `attrs`, which has the configured name of each.
 
     They stand in the configuration as `<virtualname>.<name>`, and for a job with `ret_config` as
-    `<ret_config>.<virtualname>.<name>`, or in a map of that prefix. `defaults` has values for those that are not set,
+    `<ret_config>.<virtualname>.<name>`, or in a map of that prefix; on a master in `returner_config`.
+    `defaults` has values for those that are not set,
     `profile_attr` names the option with a profile, and `profile_attrs` what to take of it. `ret_kwargs` of the job go
     first.
     """
@@ -42,6 +43,9 @@ class _Lookup:
     def option(self, chosen: str, virtualname: str, attr: str) -> Any:
         """The option of the chosen configuration or, without one, of the default one."""
         if self._function is None:
+            settings = (self._opts.get("returner_config") or {}).get(virtualname) or {}
+            if attr in settings:
+                return settings[attr]
             return self._opts.get(f"{virtualname}.{attr}", self._opts.get(attr))
         for prefix in (f"{chosen}.{virtualname}",) if chosen else ():
             found = self._in_map(prefix, attr)
