@@ -36,9 +36,9 @@ KINDS_APART = ("plugins/modules/", "cloud/drivers/")
 """Folders with so many plug-ins that each is to be understood alone."""
 DUNDERS = {
     "__active_provider_name__", "__client__", "__cloud__", "__config__", "__context__", "__events__", "__execution__",
-    "__executors__", "__func_alias__", "__grains__", "__master__", "__matches__", "__minion__", "__opts__",
-    "__pillar__", "__proxy__", "__resource__", "__resource_funcs__", "__salt__", "__salt_system_encoding__",
-    "__timers__", "__utils__", "__virtual__", "__virtualname__",
+    "__executors__", "__func_alias__", "__grains__", "__master__", "__matches__", "__minion__", "__minion_key__",
+    "__opts__", "__pillar__", "__proxy__", "__resource__", "__resource_funcs__", "__salt__",
+    "__salt_system_encoding__", "__timers__", "__utils__", "__virtual__", "__virtualname__",
 }  # fmt: skip
 
 SYNONYMS = {

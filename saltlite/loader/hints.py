@@ -239,6 +239,10 @@ __timers__: Callable[[str, str, Mapping[str, Any]], dict[str, Any]]
 """In execution modules: asks the minion about its "schedule" or "beacons", with an operation and its fields; an empty
 dict where no minion runs. Raises CommandExecutionError."""
 
+__minion_key__: Callable[[], bytes]
+"""In execution modules: the private key of this minion, created if there is none; an empty dict but in saltlite-call.
+Raises CommandExecutionError."""
+
 __matches__: TargetMatcher
 """Whether a target is true of this minion, by the matchers that the master has."""
 

@@ -213,6 +213,7 @@ class Loader(Mapping[str, Callable[..., Any]]):
             "__events__": Injected(),
             "__master__": Injected(),
             "__timers__": Injected(),
+            "__minion_key__": Injected(),
             "__matches__": LocalMatcher(self.opts, self._grains, self._pillar),
             "__salt__": LazyFunctions(lambda: self),
             "__utils__": LazyFunctions(lambda: UtilsAndLibrary(self.of_type("utils"))),

@@ -11,7 +11,7 @@ import grp
 import os
 import pwd
 import stat
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from saltlite.errors import MisconfiguredError, RefusedError, StartupError
@@ -206,6 +206,32 @@ def write_secret(path: str, data: bytes) -> None:
 
     Raises StartupError if it cannot be written; an existing file is then unchanged.
     """
+    _place_secret(path, data, os.rename)
+
+
+def secret_made_once(path: str, make: Callable[[], bytes]) -> bytes:
+    """The content of a secret file, which is made with `make()` if there is none; of two processes that make it at the
+    same time, both get what the first one wrote.
+
+    Raises StartupError as `read_secret` and `write_secret` do.
+    """
+    kept = read_secret(path)
+    if kept is None:
+        with contextlib.suppress(FileExistsError):
+            _place_secret(path, make(), _link)
+        kept = read_secret(path)
+    if kept is None:
+        raise StartupError(f"{path} was removed while it was made")
+    return kept
+
+
+def _link(temporary: str, path: str) -> None:
+    """As `os.rename`, but raises FileExistsError instead of replacing a file."""
+    os.link(temporary, path)
+    os.unlink(temporary)
+
+
+def _place_secret(path: str, data: bytes, place: Callable[[str, str], None]) -> None:
     folder = os.path.dirname(path) or "."
     temporary = f"{path}.{os.urandom(8).hex()}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -217,7 +243,7 @@ def write_secret(path: str, data: bytes) -> None:
                 file.write(data)
                 file.flush()
                 os.fsync(fd)
-            os.rename(temporary, path)
+            place(temporary, path)
         except OSError:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
@@ -227,6 +253,8 @@ def write_secret(path: str, data: bytes) -> None:
             os.fsync(directory)
         finally:
             os.close(directory)
+    except FileExistsError:
+        raise
     except OSError as error:
         raise StartupError(f"{path} cannot be written ({error.strerror}): run as root or set `root_dir`") from error
 

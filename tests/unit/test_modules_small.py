@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import stat
 import string
+import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -18,7 +21,9 @@ from saltlite.loader.call import Outcome, call
 from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.search_path import search_layers
+from saltlite.minion.processes.identity import minion_key
 from saltlite.model.keys import fingerprint
+from saltlite.platform.privileges import secret_made_once
 from saltlite.plugins.modules import saltutil as minion_saltutil
 from saltlite.plugins.runners import saltutil as runner_saltutil
 from saltlite.wire.noise import public_of
@@ -66,6 +71,26 @@ def test_fingerprints_are_those_that_the_master_shows(tmp_path: Path) -> None:
     (tmp_path / "minion.key").mkdir()
     assert "cannot be read: Is a directory" in value("key.finger")
     assert "without a minion" in refusal("key.finger")
+
+
+def test_saltlite_call_makes_the_key_that_the_minion_takes_at_its_first_start(tmp_path: Path) -> None:
+    (tmp_path / "minion").write_text(f"root_dir: {tmp_path}\nid: web1\n")
+    argv = [sys.executable, "-m", "saltlite", "call", "-c", str(tmp_path), "--local", "key.finger", "--out", "json"]
+    shown = [json.loads(subprocess.run(argv, capture_output=True, check=True).stdout) for _ in range(2)]
+    pki = tmp_path / "etc" / "saltlite" / "pki" / "minion"
+    assert shown == [{"local": fingerprint(public_of(minion_key(str(pki), bytes)))}] * 2
+    assert (pki.stat().st_mode & 0o777, (pki / "minion.key").stat().st_mode & 0o777) == (0o700, 0o600)
+    assert [path.name for path in pki.iterdir()] == ["minion.key"]
+
+
+def test_of_two_that_make_a_key_both_have_that_of_the_first(tmp_path: Path) -> None:
+    path = str(tmp_path / "minion.key")
+
+    def late() -> bytes:
+        secret_made_once(path, lambda: b"first")
+        return b"second"
+
+    assert secret_made_once(path, late) == b"first"
 
 
 # --- test

@@ -341,7 +341,22 @@ def _given(config: MinionConfig) -> dict[str, Any]:
         "__events__": minion,
         "__master__": MasterOfMinion(minion),
         "__timers__": minion.timers,
+        "__minion_key__": lambda: _minion_key(config),
     }
+
+
+def _minion_key(config: MinionConfig) -> bytes:
+    """The minion's key, made as by its first start if there is none. Raises CommandExecutionError."""
+    import secrets  # few calls need it
+
+    from saltlite.minion.processes import identity
+    from saltlite.platform.privileges import private_dir
+
+    try:
+        private_dir(config.pki_dir, os.geteuid(), os.getegid())
+        return identity.minion_key(config.pki_dir, secrets.token_bytes)
+    except StartupError as error:
+        raise CommandExecutionError(f"The key of this minion cannot be read or made: {error}.") from error
 
 
 def _files(config: MinionConfig, minion: RunningMinion) -> Any:

@@ -1,6 +1,6 @@
 """The identity of this minion: its key, its id, and the fleet that it belongs to.
 
-minion.key    X25519, 32 bytes, created on the first start; it never leaves the minion
+minion.key    X25519, 32 bytes, created on the first start or by key.finger before it; it never leaves the minion
 minion_id     the id of the first start, so that a changed host name does not change the id
 fleet.pin     the fleet of this minion, and its former keys; the network process cannot write it
 
@@ -16,6 +16,7 @@ import os
 import socket
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from saltlite.errors import MisconfiguredError, ProtocolError, RemoteProtocolError, StartupError, UsageError
@@ -32,7 +33,7 @@ from saltlite.model.keys import (
     unspell_fingerprint,
 )
 from saltlite.model.resourcelook import TypeReport, read_report
-from saltlite.platform.privileges import read_secret, write_secret
+from saltlite.platform.privileges import read_secret, secret_made_once, write_secret
 from saltlite.wire.certificates import MasterCertificate, successors
 from saltlite.wire.directory import NOWHERE, Directory, from_rows
 from saltlite.wire.noise import public_of
@@ -49,13 +50,10 @@ FORMER_KEPT = 1000
 """Former fleet keys that a minion remembers: far more than a fleet ever has."""
 
 
-def minion_key(pki_dir: str, clock: Clock) -> bytes:
+def minion_key(pki_dir: str, entropy: Callable[[int], bytes]) -> bytes:
     """The private key, created if there is none. Raises StartupError."""
     path = os.path.join(pki_dir, "minion.key")
-    key = read_secret(path)
-    if key is None:
-        key = clock.entropy(KEY_BYTES)
-        write_secret(path, key)
+    key = secret_made_once(path, partial(entropy, KEY_BYTES))
     if len(key) != KEY_BYTES:
         raise StartupError(f"{path} is not a key of {KEY_BYTES} bytes: move it away, and the minion makes a new one")
     return key
@@ -94,7 +92,7 @@ def join_token(config: MinionConfig) -> JoinToken | None:
 
 def join_proof(pki_dir: str, clock: Clock, token: JoinToken | None, name: MinionId) -> bytes:
     """The proof of the join token for this minion's key; b"" without a token. Creates the key if there is none."""
-    private = minion_key(pki_dir, clock)
+    private = minion_key(pki_dir, clock.entropy)
     return prove(token, name, public_of(private)) if token is not None else b""
 
 

@@ -142,7 +142,7 @@ class NetworkChild:
         logs.set_log_context(id=start["id"])
         me = MinionIdentity(
             id=start["id"],
-            private=identity.minion_key(self._config.pki_dir, self._clock),
+            private=identity.minion_key(self._config.pki_dir, self._clock.entropy),
             boot=start["boot"],
             incarnation=start["incarnation"],
             run=start["run"],

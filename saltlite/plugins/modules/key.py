@@ -11,13 +11,14 @@ user and root read the files of keys.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError, UsageError
 from saltlite.model import keys
 
 if TYPE_CHECKING:
-    from saltlite.loader.hints import __opts__
+    from saltlite.loader.hints import __minion_key__, __opts__
 
 _KEY, _PIN = "minion.key", "fleet.pin"
 
@@ -25,14 +26,17 @@ _KEY, _PIN = "minion.key", "fleet.pin"
 def finger(hash_type: str | None = None) -> str:
     """Return the fingerprint of this minion's key, as ``saltlite key finger ID`` prints it on the master.
 
-    ``hash_type`` is ``sha256``, the only kind of fingerprint.
+    Called by ``saltlite-call`` before the minion has ever started, it makes the key, which the minion then takes. So
+    the fingerprint can be accepted on the master before there is a connection. ``hash_type`` is ``sha256``, the only
+    kind of fingerprint.
 
     CLI Example: ``saltlite '*' key.finger``
     """
     _refuse_hash(hash_type)
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-    raw = _content(_KEY)
+    # A job of a minion whose key was removed makes none: the fingerprint would not be that of its session.
+    raw = __minion_key__() if isinstance(__minion_key__, Callable) else _content(_KEY)  # type: ignore[arg-type]  # an empty dict in a job
     try:
         public = X25519PrivateKey.from_private_bytes(raw).public_key().public_bytes_raw()
     except ValueError as error:
