@@ -1,4 +1,7 @@
-"""The fast reader of the master's configuration: whenever it answers, the full reader has the same socket."""
+"""The fast readers of configuration: whenever one answers, the full reader says the same.
+
+`fast` reads where the master's socket is; `parse_plain` reads files of plain lines without the YAML parser.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from saltlite.config.fast import socket_path
-from saltlite.config.load import load_master
+from saltlite.config.load import load_master, parse_plain
 from saltlite.config.paths import master_socket
+from saltlite.config.yamlfile import parse
 from saltlite.errors import ConfigError
 from tests.fuzz.surface import mutate_bytes, mutate_text
 
@@ -55,6 +59,10 @@ class SocketPath:
         main, _nul, included = data.partition(BETWEEN)
         (self._folder / "master").write_bytes(main)
         self._included.write_bytes(included)
+        for content in (main, included):
+            plain = parse_plain(content)
+            if plain is not None:
+                assert plain == parse(content), f"{content!r} is read in two ways"
         quick = socket_path(str(self._folder))
         if quick is None:
             return
