@@ -10,10 +10,12 @@ def main(argv: list[str] | None = None) -> int:
     line = line_of("saltlite-master", "Run the saltlite master.", argv)
 
     def run() -> None:
-        from saltlite.config.load import load_master  # noqa: PLC0415 - `--help` stays quick
-        from saltlite.master.processes.app import run_master  # noqa: PLC0415 - as above
+        from saltlite.config.apart import begin_reading_master  # noqa: PLC0415 - `--help` stays quick
 
-        run_master(line.applied(load_master(line.config_dir).config), line.config_dir)
+        configuration = begin_reading_master(line.config_dir)
+        from saltlite.master.processes.app import run_master  # noqa: PLC0415 - while the child reads
+
+        run_master(line.applied(configuration()), line.config_dir)
 
     return reported("saltlite-master", line, run)
 

@@ -27,7 +27,8 @@ from saltlite.config.cloud import CloudConfig
 from saltlite.config.load import load_master
 from saltlite.config.master import MasterConfig
 from saltlite.config.minion import MinionConfig
-from saltlite.config.options import Option, options_of, opts_of
+from saltlite.config.options import Option, options_of
+from saltlite.config.opts import opts_of
 from saltlite.loader.index import Index, ModuleFile, build_index
 from saltlite.loader.loader import Documents, read_documents
 from saltlite.loader.search_path import MODULES, SHIPPED, search_layers

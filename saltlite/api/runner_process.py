@@ -25,7 +25,7 @@ from saltlite.client.local import LocalClient
 from saltlite.client.runners import RunnerClient, without_outputter
 from saltlite.cloud import LazyCloud
 from saltlite.config.load import load_master
-from saltlite.config.options import opts_of, shown_opts
+from saltlite.config.opts import opts_of, shown_opts
 from saltlite.config.paths import master_socket
 from saltlite.errors import SaltliteError
 from saltlite.loader.call import call_each

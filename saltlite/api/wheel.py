@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from saltlite.api.link import MasterLink
-from saltlite.config.options import shown_value
+from saltlite.config.opts import shown_value
 from saltlite.errors import UsageError
 from saltlite.model import keys
 

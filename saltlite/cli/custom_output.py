@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from saltlite.cli.output import SHIPPED
 from saltlite.cli.start import complete_path
 from saltlite.config.load import load_master
-from saltlite.config.options import opts_of
+from saltlite.config.opts import opts_of
 from saltlite.errors import SaltliteError, UsageError, nearest
 from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader

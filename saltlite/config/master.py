@@ -7,6 +7,7 @@ from dataclasses import field
 from typing import Any
 
 from saltlite.auth.acl import PEER, read_blacklist, read_peer_runs, read_peers, read_rules
+from saltlite.config.external_pillars import read_external
 from saltlite.config.options import (
     AnyList,
     AnyMap,
@@ -54,21 +55,6 @@ def _address_if_any(text: str) -> str:
     if text:
         parse_address(text, PORT_MAX)
     return text
-
-
-@dataclass(frozen=True, slots=True)
-class ExternalPillar:
-    """One entry of `ext_pillar`: the name of a plug-in, and its argument, list or map of arguments."""
-
-    name: str
-    arguments: Any
-
-
-def read_external(written: Any) -> tuple[ExternalPillar, ...]:
-    """The value of `ext_pillar`. Raises UsageError."""
-    if not isinstance(written, list) or not all(isinstance(one, dict) and len(one) == 1 for one in written):
-        raise UsageError("ext_pillar is a list of maps from one plug-in to its arguments, as in [{cmd_yaml: 'cat x'}]")
-    return tuple(ExternalPillar(str(name), arguments) for one in written for name, arguments in one.items())
 
 
 class OnDemandPillars(Texts):
@@ -557,8 +543,3 @@ class MasterConfig:
     )
     config_dir: str = field(default="", compare=False)
     """The folder that the options were read from."""
-
-
-def returner_names(config: MasterConfig) -> list[str]:
-    """Every returner that the configuration names, sorted."""
-    return sorted({*config.returner_config, *config.master_returners, *config.event_return})

@@ -10,7 +10,7 @@ import copy
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import field, fields
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from saltlite.config.paths import DEFAULT_ROOT_DIR, default_under, given_under, require_path
 from saltlite.config.values import (
@@ -25,11 +25,6 @@ from saltlite.config.written import Map, Scalar, Sequence, Written, resolve, val
 from saltlite.errors import ConfigError, UsageError
 from saltlite.model.dataclass import dataclass
 from saltlite.model.files import EXAMPLE, checked_globs, known_type, parse_env
-
-if TYPE_CHECKING:
-    from saltlite.config.master import MasterConfig
-    from saltlite.config.minion import MinionConfig
-
 
 T = TypeVar("T")
 
@@ -523,30 +518,3 @@ def assemble(config_class: type[T], given: Mapping[str, Any]) -> T:
             roots = values.get(name, known.default)
             values[name] = {env: [move(root_dir, path) for path in folders] for env, folders in roots.items()}
     return config_class(**values)
-
-
-def opts_of(config: MasterConfig | MinionConfig, name: str) -> dict[str, Any]:
-    """All options except secrets, the module configuration, where they were read, `id`, which is `name`, and `__role`.
-
-    `__role` is minion or master. A minion has `conf_file`, a master `config_dir`.
-    """
-    values = {option: getattr(config, option) for option, known in options_of(type(config)).items() if not known.secret}
-    own = {place: found for place in ("conf_file", "config_dir") if (found := getattr(config, place, ""))}
-    role = "minion" if hasattr(config, "module_config") else "master"
-    return {**values, **getattr(config, "module_config", {}), **own, "id": name, "__role": role}
-
-
-def shown_opts(config: MasterConfig | MinionConfig, name: str) -> dict[str, Any]:
-    """`opts_of` for display: values below a key that is named like a secret are hidden, at any depth."""
-    return {option: shown_value(value) for option, value in opts_of(config, name).items()}
-
-
-def shown_value(value: Any) -> Any:
-    """`value` for display: values below a key that is named like a secret are hidden, at any depth."""
-    from saltlite.model.redaction import HIDDEN, is_secret_name  # noqa: PLC0415 - every command imports this file
-
-    if isinstance(value, dict):
-        return {
-            key: HIDDEN if inner and is_secret_name(str(key)) else shown_value(inner) for key, inner in value.items()
-        }
-    return [shown_value(inner) for inner in value] if isinstance(value, list) else value

@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, field
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
-from saltlite.config.master import ExternalPillar
+from saltlite.config.external_pillars import ExternalPillar
 from saltlite.errors import LocalProtocolError, SaltliteError
 from saltlite.limits import HeldContents, RateLimiter
 from saltlite.model.dataclass import dataclass

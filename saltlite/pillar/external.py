@@ -17,7 +17,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from saltlite.config.master import ExternalPillar, read_external
+from saltlite.config.external_pillars import ExternalPillar, read_external
 from saltlite.errors import SaltliteError
 from saltlite.model.ids import MinionId
 from saltlite.pillar.compiler import merged

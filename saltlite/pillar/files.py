@@ -17,7 +17,6 @@ from typing import Any
 
 from saltlite.config.written import Map, PlacedError, Scalar, Written, resolve
 from saltlite.config.written import Sequence as ListNode
-from saltlite.config.yamlfile import parse
 from saltlite.errors import RenderError, UsageError
 from saltlite.files.roots import FileRoots
 from saltlite.model.dataclass import dataclass
@@ -39,6 +38,8 @@ _BOOLEANS = {
 
 def read_yaml(text: str, name: str) -> Any:
     """The data in `text`; None if it is empty. Raises RenderError, which contains no values."""
+    from saltlite.config.yamlfile import parse  # noqa: PLC0415 - MWorkers import this file, and parse no YAML
+
     try:
         written, twice = parse(text.encode("utf-8", "surrogatepass"))
     except PlacedError as error:

@@ -44,7 +44,7 @@ def master_config(path: str, *_unused: Any, **_more: Any) -> dict[str, Any]:
     The further arguments of Salt name defaults, which are saltlite's own.
     """
     from saltlite.config.load import load_master
-    from saltlite.config.options import opts_of
+    from saltlite.config.opts import opts_of
 
     config = load_master(folder_of(path)).config
     return opts_of(config, f"{config.master_name or socket.gethostname()}_master")
@@ -56,7 +56,7 @@ client_config = master_config
 def minion_config(path: str, *_unused: Any, **_more: Any) -> dict[str, Any]:
     """The options of the minion whose configuration is at the path, as `master_config`."""
     from saltlite.config.load import load_minion
-    from saltlite.config.options import opts_of
+    from saltlite.config.opts import opts_of
 
     config = load_minion(folder_of(path)).config
     return opts_of(config, config.id or socket.gethostname())

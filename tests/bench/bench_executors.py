@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from saltlite.config.minion import MinionConfig  # noqa: E402 - the path above is needed for it
-from saltlite.config.options import opts_of  # noqa: E402 - as above
+from saltlite.config.opts import opts_of  # noqa: E402 - as above
 from saltlite.loader.call import call  # noqa: E402 - as above
 from saltlite.loader.executors import Chain, Executors, executors_index  # noqa: E402 - as above
 from saltlite.loader.index import build_index  # noqa: E402 - as above

@@ -13,7 +13,7 @@ from saltlite.config import load, paths, yamlfile
 from saltlite.config.load import PROBLEMS_MAX, load_master, load_minion
 from saltlite.config.master import MasterConfig
 from saltlite.config.minion import MinionConfig
-from saltlite.config.options import opts_of
+from saltlite.config.opts import opts_of
 from saltlite.config.values import LOG_LEVELS
 from saltlite.config.yamlfile import ALIASED_VALUES_MAX, DEPTH_MAX
 from saltlite.errors import ConfigError

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from saltlite.config.minion import MinionConfig
-from saltlite.config.options import opts_of
+from saltlite.config.opts import opts_of
 from saltlite.decorators import collecting
 from saltlite.errors import CommandExecutionError, SaltInvocationError
 from saltlite.loader.index import build_index

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from saltlite.config.minion import MinionConfig
-from saltlite.config.options import opts_of
+from saltlite.config.opts import opts_of
 from saltlite.errors import UsageError
 from saltlite.loader.call import Outcome, call
 from saltlite.loader.executors import Executors, executor_texts, own_executors

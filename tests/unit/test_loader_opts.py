@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from saltlite.config.load import load_master, load_minion
-from saltlite.config.options import opts_of
+from saltlite.config.opts import opts_of
 from saltlite.loader.call import call
 from saltlite.loader.executors import Executors
 from saltlite.loader.index import build_index

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from saltlite.config.minion import MinionConfig
-from saltlite.config.options import opts_of
+from saltlite.config.opts import opts_of
 from saltlite.loader.call import Outcome, call
 from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader

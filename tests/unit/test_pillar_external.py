@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from saltlite.config.master import read_external
+from saltlite.config.external_pillars import read_external
 from saltlite.errors import UsageError
 from saltlite.model.ids import MinionId
 from saltlite.pillar.compiler import ERRORS, MemoryPillarFiles

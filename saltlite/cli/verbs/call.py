@@ -15,7 +15,7 @@ from saltlite.cli.job_options import EXECUTION_OPTIONS
 from saltlite.cli.options import ARGS_STDIN, ARGUMENTS_TEXT, Option, Table, choice
 from saltlite.cli.output import FORMATS_TEXT, OUTPUT_OPTIONS, Printing, opened_output
 from saltlite.config.load import load_minion
-from saltlite.config.options import opts_of
+from saltlite.config.opts import opts_of
 from saltlite.config.paths import require_path
 from saltlite.errors import (
     CommandExecutionError,

@@ -13,7 +13,8 @@ from saltlite.cli.options import Option
 from saltlite.cli.output import print_answer
 from saltlite.cloud.program.files import cloud_files, load_cloud
 from saltlite.config.load import ALL, SIDES, is_configured, load_api, load_side, missing_folders, sides_of
-from saltlite.config.options import options_of, quote, shown_value
+from saltlite.config.options import options_of, quote
+from saltlite.config.opts import shown_value
 from saltlite.config.paths import config_files, require_path
 from saltlite.errors import ConfigError, UsageError
 from saltlite.platform.files import write_new

@@ -22,7 +22,7 @@ from saltlite.cli.targets import nodeset
 from saltlite.client.follower import Progress, WaitPolicy
 from saltlite.client.local import JobCall
 from saltlite.config.load import is_configured, load_side
-from saltlite.config.options import opts_of
+from saltlite.config.opts import opts_of
 from saltlite.config.paths import DEFAULT_CONFIG_DIR
 from saltlite.errors import ConfigError, NoTargetError, SaltliteError, UnreachableError, UsageError, nearest
 from saltlite.interfaces import Platforms
@@ -466,7 +466,7 @@ def _look_here(module: str, calls: Sequence[str], parsed: Parsed) -> Answer:
         return {"sys.providers": {module: _drivers(plugin, parsed)}}
     from saltlite.cli.in_process import find_grains
     from saltlite.config.load import load_minion
-    from saltlite.config.options import opts_of
+    from saltlite.config.opts import opts_of
     from saltlite.loader.call import call
     from saltlite.loader.index import build_index
     from saltlite.loader.loader import Loader

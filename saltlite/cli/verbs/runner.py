@@ -33,7 +33,7 @@ from saltlite.client.local import LocalClient
 from saltlite.client.runners import RunnerClient, without_outputter
 from saltlite.cloud import LazyCloud
 from saltlite.config.load import load_master
-from saltlite.config.options import opts_of, shown_opts
+from saltlite.config.opts import opts_of, shown_opts
 from saltlite.errors import SaltliteError, UnreachableError, UsageError
 from saltlite.files.client import FileClient
 from saltlite.files.roots import FileRoots

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from saltlite.config.master import read_external
+from saltlite.config.external_pillars import read_external
 from saltlite.errors import ProtocolError, RefusedError, SaltliteError, StoreError
 from saltlite.master.handlers import mine, peers
 from saltlite.master.processes.context import Later, Master

@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, cast
 from saltlite import __version__
 from saltlite.auth.acl import PEER, Granted, read_blacklist, read_peer_runs, read_peers, read_rules
 from saltlite.auth.logins import guess_limiter
-from saltlite.config.master import MasterConfig, returner_names
-from saltlite.config.options import opts_of, shown_opts
+from saltlite.config.opts import opts_of, shown_opts
 from saltlite.errors import MisconfiguredError, RefusedError, StartupError
 from saltlite.master.processes import identity
 from saltlite.master.processes import link_channel as ipc
@@ -83,9 +82,15 @@ from saltlite.resources.registry.registry import Conflict
 from saltlite.targeting.banks import Banks
 
 if TYPE_CHECKING:
+    from saltlite.config.master import MasterConfig
     from saltlite.master.processes.link_channel import LinkChannel
     from saltlite.master.store.sharing import SharedStore
     from saltlite.resources.registry.mmap import ResourceRegistry
+
+
+def returner_names(config: MasterConfig) -> list[str]:
+    """Every returner that the configuration names, sorted."""
+    return sorted({*config.returner_config, *config.master_returners, *config.event_return})
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +250,7 @@ def _run_evaluators(config: MasterConfig, mworkers: socket.socket, ready: Callab
             raise StartupError(f"no external pillar can be loaded: {error}") from error
         external = ExternalPillars(opts_of(config, "master"))
     if has_top(files):
+        importlib.import_module("saltlite.config.yamlfile")
         load_jinja()
     drop_to(config.user)
     reactor = Reactor()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from saltlite.config.master import MasterConfig
 from saltlite.errors import SaltliteError, StoreError
 from saltlite.master.processes.store_opening import load_postgres
 from saltlite.platform.privileges import drop_to
+
+if TYPE_CHECKING:
+    from saltlite.config.master import MasterConfig
 
 ANSWER_MAX = 64 * 1024
 

@@ -9,10 +9,13 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
-from saltlite.config.master import MasterConfig
 from saltlite.master.store.sharing import SharedStore
 from saltlite.model.clock import Clock
+
+if TYPE_CHECKING:
+    from saltlite.config.master import MasterConfig
 
 DESCRIBE_S = 60.0
 HASHED_MAX = 1024 * 1024

@@ -27,8 +27,8 @@ import secrets
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
 
-from saltlite.config.master import MasterConfig
 from saltlite.errors import MisconfiguredError, ProtocolError, SaltliteError, StartupError, UsageError
 from saltlite.model.dataclass import dataclass
 from saltlite.model.keys import Fingerprint, fingerprint, parse_fingerprint
@@ -47,6 +47,9 @@ from saltlite.wire.certificates import (
 from saltlite.wire.limits import SUCCESSION_BYTES
 from saltlite.wire.noise import public_of
 from saltlite.wire.signatures import BUNDLE_DOMAIN, sign
+
+if TYPE_CHECKING:
+    from saltlite.config.master import MasterConfig
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from saltlite.config.master import MasterConfig
 from saltlite.errors import RemoteProtocolError, SaltliteError
 from saltlite.files.server import CopyAreas
 from saltlite.master.handlers.delivery import release_due
@@ -33,6 +32,7 @@ from saltlite.wire.job_body import reduced
 from saltlite.wire.limits import MIB
 
 if TYPE_CHECKING:
+    from saltlite.config.master import MasterConfig
     from saltlite.master.store.sharing import SharedStore
 
 log = logging.getLogger(__name__)

@@ -23,10 +23,9 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from saltlite import __version__
-from saltlite.config.master import MasterConfig
 from saltlite.errors import DamagedError, StoreError
 from saltlite.master.handlers.delivery import send
 from saltlite.master.processes import link_channel as ipc
@@ -58,6 +57,9 @@ from saltlite.platform.reactor import Reactor
 from saltlite.wire import directory, job_body
 from saltlite.wire.directory import MasterEntry
 from saltlite.wire.framing import IpcMessage, unpack
+
+if TYPE_CHECKING:
+    from saltlite.config.master import MasterConfig
 
 log = logging.getLogger(__name__)
 

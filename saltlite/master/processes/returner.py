@@ -15,10 +15,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from saltlite.config.master import MasterConfig
-from saltlite.config.options import opts_of
+from saltlite.config.opts import opts_of
 from saltlite.errors import (
     CursorLostError,
     DamagedError,
@@ -42,6 +41,9 @@ from saltlite.platform.files import EventLogCursor
 from saltlite.platform.privileges import drop_to, require_trusted
 from saltlite.wire import codec
 from saltlite.wire.job_body import decode_record, shown_fun_args
+
+if TYPE_CHECKING:
+    from saltlite.config.master import MasterConfig
 
 log = logging.getLogger(__name__)
 

@@ -10,11 +10,10 @@ import contextlib
 import hashlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgpack  # type: ignore[import-untyped]  # the package ships no type information
 
-from saltlite.config.master import MasterConfig
 from saltlite.errors import SaltliteError, StoreError, UsageError
 from saltlite.master.processes.app import Paths
 from saltlite.master.processes.store_opening import load_postgres, seal_key_of
@@ -24,6 +23,9 @@ from saltlite.master.store.sqlite.connection import SqliteConnection
 from saltlite.model.dataclass import dataclass
 from saltlite.platform.daemon import InstanceLock
 from saltlite.platform.privileges import drop_to
+
+if TYPE_CHECKING:
+    from saltlite.config.master import MasterConfig
 
 MOVED = ".moved"
 """The end of the name that a file gets when its store was moved to a database."""

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
-from saltlite.config.master import MasterConfig
 from saltlite.errors import MisconfiguredError, StartupError
 from saltlite.master.processes import identity
 from saltlite.master.store.ports import Store
@@ -20,6 +19,7 @@ from saltlite.platform.supervision import notify
 from saltlite.targeting.banks import Banks
 
 if TYPE_CHECKING:
+    from saltlite.config.master import MasterConfig
     from saltlite.files.server import SharedAreas
     from saltlite.master.store.sharing import SharedStore
     from saltlite.resources.registry.mmap import ResourceRegistry

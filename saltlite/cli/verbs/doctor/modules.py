@@ -51,7 +51,7 @@ def try_modules(config_dir: str) -> ModulesSeen:
 def main(config_dir: str) -> None:
     """Load all modules and the configured executors, and collect the grains, as the minion does."""
     from saltlite.config.load import load_minion
-    from saltlite.config.options import opts_of
+    from saltlite.config.opts import opts_of
     from saltlite.loader.executors import Executors
     from saltlite.loader.index import build_index
     from saltlite.loader.loader import Loader
