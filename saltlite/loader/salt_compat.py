@@ -32,8 +32,9 @@ from saltlite import errors
 from saltlite.decorators import MARK, Requirement, requirements_of
 from saltlite.loader.dunders import LazyFunctions, ModuleView
 from saltlite.loader.index import SALT_RANK, Index, ModuleFile, cached_index_at
-from saltlite.loader.plugin_opts import MINION, PluginOpts
+from saltlite.loader.plugin_opts import PluginOpts
 from saltlite.loader.search_path import GRAINS, MODULES, SALT, SALTS, Layer, entry_places, salt_folder
+from saltlite.model.salt_defaults import MINION
 
 Function = Callable[..., Any]
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import salt.config
 
-from saltlite.loader.plugin_opts import MASTER, MINION, salt_defaults
 from saltlite.loader.resource_types import find_type, load_type
 from saltlite.loader.search_path import salt_folder
+from saltlite.model.salt_defaults import MASTER, MINION, salt_defaults
 
 PILLAR = {"dummy": {"resource_ids": ["d1", "d2"]}, "ssh": {"hosts": {"w1": {"host": "127.0.0.1", "port": 1}}}}
 CALLS = {"dummy": [], "ssh": ["cmd.run", "state.apply", "pkg.install"]}

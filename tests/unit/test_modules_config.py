@@ -18,7 +18,7 @@ OPTS = {"id": "web1", "who": "opts", "m": {"a": 1}, "l": [1], "mod.a": 1, "mod.b
 GRAINS = {"who": "grains", "place": {"rack": 4}, "m": {"b": 2}}
 PILLAR = {
     "who": "pillar", "m": {"a": 0, "c": 3}, "l": [2], "colon:key": 5,
-    "master": {"who": "master", "hash_type": "sha256", "mod.c": 3, "m": {"d": 4}, "l": [3]},
+    "master": {"who": "master", "hash_type": "md5", "mod.c": 3, "m": {"d": 4}, "l": [3]},
 }  # fmt: skip
 
 
@@ -41,8 +41,11 @@ def test_all_of_it_is_shown_without_what_is_named_like_a_secret_and_modules_find
         ("get", ("who",), {"omit_opts": True}, "grains"),
         ("get", ("who",), {"omit_opts": True, "omit_grains": True}, "pillar"),
         ("get", ("who",), {"omit_opts": True, "omit_grains": True, "omit_pillar": True}, "master"),
-        ("get", ("hash_type",), {"omit_master": True}, ""),
-        ("get", ("hash_type",), {}, "sha256"),
+        ("get", ("hash_type",), {}, "md5"),
+        ("get", ("hash_type",), {"omit_master": True}, "sha256"),
+        ("get", ("renderer",), {"default": "x"}, "jinja|yaml"),
+        ("get", ("nosuch",), {}, ""),
+        ("option", ("hash_type",), {"omit_all": True}, "sha256"),
         ("get", ("place:rack",), {}, 4),
         ("get", ("place|rack",), {"delimiter": "|"}, 4),
         ("get", ("place:shelf",), {"default": 7}, 7),

@@ -2,7 +2,7 @@
 
 Modules cannot see secret options such as ``join_token``. Settings of modules, such as ``mysql.pass``, are returned by
 name, because modules need them; ``items`` hides them. If the master sends its options to minions, they are under
-``master`` in the pillar and are searched last.
+``master`` in the pillar and are searched after it. An option that only Salt has gives Salt's default at last.
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import SaltInvocationError
+from saltlite.model.salt_defaults import MINION, salt_defaults
 from saltlite.plugins.modules import _nested
 from saltlite.plugins.modules._nested import MISSING
 
@@ -27,12 +28,13 @@ _FILE_PROTOCOLS = frozenset({"file", "http", "https", "ftp", "s3", "salt", "swif
 _STRATEGIES = ("recurse", "overwrite")
 
 _DEFAULTS: dict[str, Any] = {
+    **salt_defaults(MINION),
     "test.foo": "unconfigured",
     "ca.cert_base_path": "/etc/pki",
     "hosts.file": "/etc/hosts",
     "aliases.file": "/etc/aliases",
 }
-"""Defaults of Salt's modules."""
+"""Defaults of Salt's modules, and of options that only Salt has."""
 
 
 def get(  # noqa: PLR0913, PLR0917 - Salt's signature
