@@ -93,7 +93,13 @@ FEATURES = (
     SaltFeature(
         "master_job_cache",
         "the master's store keeps the jobs (keep_jobs), and event_return and master_returners send them elsewhere",
+        modules=("saltutil.find_cached_job", "saltutil.clear_job_cache"),
         options=("master_job_cache", "ext_job_cache", "job_cache*", "return", "archive_jobs"),
+    ),
+    SaltFeature(
+        "returners on minions",
+        "returners run on the master, from its event log (`saltlite help events`)",
+        modules=("sys.list_returners", "sys.list_returner_functions", "sys.returner_doc", "sys.returner_argspec"),
     ),
     SaltFeature(
         "salt-ssh",
@@ -107,7 +113,7 @@ FEATURES = (
     SaltFeature(
         "proxy minions",
         "saltlite has no proxy minions: devices are resources of a minion (`saltlite help resources`)",
-        modules=("proxy.*",),
+        modules=("proxy.*", "status.proxy_reconnect"),
         options=(
             "proxy", "proxy_always_alive", "proxy_deep_merge_pillar_in_opts", "proxy_keep_alive",
             "proxy_keep_alive_interval", "proxy_merge_grains_in_module", "proxy_merge_pillar_in_opts",
@@ -117,7 +123,7 @@ FEATURES = (
     SaltFeature(
         "winrepo",
         "saltlite has no minions for Windows",
-        modules=("winrepo.*",),
+        modules=("winrepo.*", "cmd.powershell", "cmd.powershell_all"),
         runners=("winrepo.*",),
         options=("winrepo*", "win_repo*"),
     ),

@@ -379,10 +379,18 @@ def test_what_makes_no_sense_is_refused_without_the_password(fun: str, args: tup
 @pytest.mark.parametrize(
     ("kind", "why"),
     [
-        ("states", "Nothing was synced. States do not exist here."),
-        ("renderers", "Nothing was synced. Custom renderers do not exist here."),
+        ("serializers", "Nothing was synced. Custom serializers do not exist here."),
         ("thorium", "Nothing was synced. Thorium does not exist here."),
         ("returners", "Nothing was synced. Returners run on the master: use `saltlite-run saltutil.sync_returners`."),
+        ("pillar", "Nothing was synced. External pillars run on the master: use `saltlite-run saltutil.sync_pillar`."),
+        (
+            "states",
+            "Nothing was synced. Each run of states takes salt://_states itself, where Salt is installed beside.",
+        ),
+        (
+            "renderers",
+            "Nothing was synced. Each run of states takes salt://_renderers itself, where Salt is installed beside.",
+        ),
     ],
 )
 def test_a_sync_of_what_minions_do_not_have_says_so_and_is_no_failure(kind: str, why: str) -> None:

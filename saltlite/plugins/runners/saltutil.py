@@ -132,7 +132,7 @@ _NOT_SYNCED = {
     "sync_roster": "Rosters do not exist here",
     "sync_sdb": "SDB drivers do not exist here",
     "sync_serializers": "Custom serializers do not exist here",
-    "sync_states": "States do not exist here",
+    "sync_states": "States run on minions: each run takes salt://_states itself, where Salt is installed beside",
     "sync_thorium": "Thorium does not exist here",
     "sync_tops": "Master tops do not exist here",
     "sync_wheel": "Custom wheel functions do not exist here",
