@@ -136,6 +136,16 @@ def test_lowpkg_gives_one_version_a_package_and_the_day_of_its_installation() ->
     assert found == {"dpkg": {**own, "install_date_time_t": seconds, "install_date": day}}
 
 
+def test_the_license_is_that_of_the_file_copyright(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "dpkg").mkdir()
+    (tmp_path / "dpkg" / "copyright").write_bytes(
+        b"License: GPL-2+\n text\nLicense:  BSD-2\nLicense: GPL-2+\nFiles: \xff\n"
+    )
+    monkeypatch.setattr(dpkg_lowpkg, "_DOCUMENTS", str(tmp_path))
+    assert dpkg_lowpkg._licenses("dpkg") == {"license": "BSD-2, GPL-2+"}
+    assert dpkg_lowpkg._licenses("none") == {}
+
+
 def test_info_of_a_missing_package_is_an_error_unless_told_otherwise() -> None:
     assert run("pkg.info_installed", "nosuchpkg").value == "ERROR: Not installed: nosuchpkg"
     assert run("pkg.info_installed", "nosuchpkg", failhard=False).value == {}

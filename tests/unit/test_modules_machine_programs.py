@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from saltlite.errors import CommandExecutionError, CommandNotFoundError
+from saltlite.plugins import _netlink
 from saltlite.plugins.modules import _packages, _programs, _rpm
 from tests.support.machine import Machine, machine_in
 
@@ -187,6 +189,30 @@ def test_what_is_not_mounted_there_is_not_unmounted(machine: Machine) -> None:
     ):
         outcome = machine.outcome("mount.umount", *args)
         assert (outcome.value, outcome.retcode) == (words, 1)
+
+
+def test_the_file_system_of_a_mount_point_is_that_of_the_latest_mount(machine: Machine) -> None:
+    rows = "40 36 8:1 / /srv rw - ext4 /dev/sda1 rw", "41 40 8:2 / /srv rw - xfs /dev/sda2 rw"
+    machine.write("/proc/self/mountinfo", "\n".join((*rows, "")))
+    assert [machine("disk.fstype", name) for name in ("/srv", "/dev/sda1", "/nope")] == ["xfs", "ext4", ""]
+
+
+def test_the_resolver_names_the_addresses_that_it_knows(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    def looked_up(address: str) -> tuple[str, list[str], list[str]]:
+        if ":" in address:
+            raise socket.herror(1, "Unknown host")
+        return f"n{address}", [], [address]
+
+    monkeypatch.setattr(socket, "gethostbyaddr", looked_up)
+    monkeypatch.setattr(socket, "getfqdn", "{}.example".format)
+    names = sorted(f"n{address}.example" for address in machine("network.ip_addrs"))
+    assert machine("network.fqdns") == {"fqdns": names}
+
+
+@pytest.mark.parametrize("version", ["", "6"])
+def test_neighbours_have_both_names_of_salt(machine: Machine, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+    monkeypatch.setattr(_netlink, "neighbours", lambda version: {"02:00:00:00:00:01": f"v{version}"})
+    assert machine(f"network.ipneighs{version}") == machine(f"network.ip_neighs{version}") != {}
 
 
 def test_a_program_that_makes_file_systems_in_user_space_is_known(

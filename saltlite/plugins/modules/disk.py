@@ -199,16 +199,19 @@ def format_(
 
 
 def fstype(device: str) -> str:
-    """Return the type of the file system on a device, or an empty text.
+    """Return the type of the file system on a device or at a mount point, or an empty text.
 
-    CLI Example: ``saltlite '*' disk.fstype /dev/sdX1``
+    CLI Example::
+
+        saltlite '*' disk.fstype /dev/sdX1
+        saltlite '*' disk.fstype /srv
     """
     name = _device(device)
     if _programs.find("lsblk"):
         done = _programs.run(["lsblk", "--nodeps", "--noheadings", "--output", "FSTYPE", "--", name])
         if done.stdout.strip():
             return done.stdout.split()[0]
-    mounted = [mount.fstype for mount in _machinefiles.mounts() if mount.device == name]
+    mounted = [mount.fstype for mount in _machinefiles.mounts() if name in (mount.device, mount.point)]
     return mounted[-1] if mounted else ""
 
 

@@ -33,6 +33,8 @@ _FIELDS = {
 }  # fmt: skip
 """Name of an attribute in the result -> dpkg's field."""
 
+_DOCUMENTS = "/usr/share/doc"
+
 _UNIT, _RECORD = "\x1f", "\x1e"
 """Control characters that no field of a package contains; a description contains line breaks."""
 
@@ -74,8 +76,8 @@ def list_pkgs(*packages: str, removed: bool = False, purge_desired: bool = False
 
 def info(*packages: str, failhard: bool = True) -> dict[str, dict[str, Any]]:
     """Information about the named packages (names may be globs), or about all installed ones: name, version, arch (and
-    architecture), description, group, packager, url, source, size, install_date and install_date_time_t (seconds since
-    1970).
+    architecture), description, group, packager, url, source, size, license (the names in its file ``copyright``),
+    install_date and install_date_time_t (seconds since 1970).
 
     An error is raised if none of the named packages is installed; ``failhard=False`` returns an empty dict.
 
@@ -91,7 +93,8 @@ def info(*packages: str, failhard: bool = True) -> dict[str, dict[str, Any]]:
             native = name.removesuffix(f":{_native_architecture()}")
             bare = name.partition(":")[0]
             filled = {key: text for key, text in row.items() if text}
-            found[native] = {"name": bare, **filled, "architecture": row["arch"], **_installed_at(bare, row["arch"])}
+            more = {**_licenses(bare), **_installed_at(bare, row["arch"])}
+            found[native] = {"name": bare, **filled, "architecture": row["arch"], **more}
     if packages and not found and failhard:
         raise CommandExecutionError(f"Not installed: {', '.join(map(str, packages))}")
     return found
@@ -151,6 +154,16 @@ def _installed_at(name: str, arch: str) -> dict[str, Any]:
             text = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
             return {"install_date": text, "install_date_time_t": seconds}
     return {}
+
+
+def _licenses(name: str) -> dict[str, str]:
+    """The license of the package, where its file `copyright` has Debian's form."""
+    try:
+        with open(f"{_DOCUMENTS}/{name}/copyright", encoding="utf-8", errors="replace") as file:
+            found = {line.partition(":")[2].strip() for line in file if line.startswith("License:")}
+    except OSError:
+        return {}
+    return {"license": ", ".join(sorted(found))} if found else {}
 
 
 def _folder() -> str:

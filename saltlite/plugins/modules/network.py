@@ -11,6 +11,7 @@ Interfaces and routes come from the kernel, connections from `/proc/net`. Progra
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import os
 import re
@@ -406,6 +407,20 @@ def get_fqdn() -> str:
     return socket.getfqdn()
 
 
+def fqdns() -> dict[str, list[str]]:
+    """Return ``fqdns``: the full names that the resolver has for the addresses of this machine, without the loopback.
+
+    CLI Example: ``saltlite '*' network.fqdns``
+    """
+    import socket
+
+    found = set()
+    for address in (*ip_addrs(), *ip_addrs6()):
+        with contextlib.suppress(OSError):
+            found.add(socket.getfqdn(socket.gethostbyaddr(address)[0]))
+    return {"fqdns": sorted(found)}
+
+
 def mod_hostname(hostname: str, test: bool = False) -> bool:
     """Change the host name of this machine: at runtime, in /etc/hostname, and in /etc/hosts.
 
@@ -508,7 +523,7 @@ def arp() -> dict[str, str]:
 def ip_neighs() -> dict[str, str]:
     """Return the IPv4 neighbours that answered: ``{hardware address: IPv4 address}``.
 
-    CLI Example: ``saltlite '*' network.ip_neighs``
+    CLI Example: ``saltlite '*' network.ip_neighs``, or ``saltlite '*' network.ipneighs``
     """
     return _netlink.neighbours(4)
 
@@ -516,9 +531,13 @@ def ip_neighs() -> dict[str, str]:
 def ip_neighs6() -> dict[str, str]:
     """Return the IPv6 neighbours that answered: ``{hardware address: IPv6 address}``.
 
-    CLI Example: ``saltlite '*' network.ip_neighs6``
+    CLI Example: ``saltlite '*' network.ip_neighs6``, or ``saltlite '*' network.ipneighs6``
     """
     return _netlink.neighbours(6)
+
+
+ipneighs = ip_neighs
+ipneighs6 = ip_neighs6
 
 
 def _routes4() -> list[dict[str, str]]:

@@ -259,8 +259,8 @@ def info_installed(*names: str, **kwargs: Unpack[_Info]) -> dict[str, dict[str, 
     """Information about the named packages, or about all installed ones.
 
     ``attr`` limits the result to some of name, version, arch, architecture, description, group, packager, url, source,
-    size, install_date and install_date_time_t. ``failhard=False`` skips packages that are not installed instead of
-    raising an error.
+    size, license, install_date and install_date_time_t. ``failhard=False`` skips packages that are not installed
+    instead of raising an error.
 
     CLI Example::
 
