@@ -7,11 +7,12 @@ from collections import deque
 import pytest
 
 from saltlite.master.protocol import handshakes
-from saltlite.master.protocol.handshakes import LATEST_S, OPEN_LEAST, Admission, Handshakes
+from saltlite.master.protocol.handshakes import LATEST_S, OPEN_AT_FIRST, OPEN_LEAST, Admission, Handshakes
 from saltlite.platform.daemon import ManualClock
 from saltlite.wire import frames
 from saltlite.wire.limits import HANDSHAKE_TIMEOUT_S, OPEN_HANDSHAKES
-from tests.support.keys import FLEET_PUBLIC
+from saltlite.wire.noise import Handshake, Role
+from tests.support.keys import FLEET, FLEET_PUBLIC, seed
 
 
 class Door:
@@ -126,7 +127,72 @@ def test_a_master_that_admits_all_of_a_storm_does_most_of_the_work_for_nobody() 
     assert storm.late > 2_000
 
 
-def test_whoever_opens_handshakes_and_finishes_none_leaves_room_for_others() -> None:
+class Strangers:
+    """Peers of a master of which each has a network of its own, and that send HELLO and then nothing."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.handshakes = Handshakes(
+            fleet_public=FLEET_PUBLIC,
+            certificate=b"",
+            private=seed("link"),
+            handshakes_per_address=10.0,
+            clock=self.clock,
+        )
+        handshake = Handshake(Role.INITIATOR, seed("stranger"), frames.prologue(FLEET), b"e" * 32)
+        hello = frames.parse(frames.hello(handshake.write(b""), FLEET))
+        assert isinstance(hello, frames.HelloFrame)
+        self._hello = hello
+        self._begun: dict[int, float] = {}
+
+    def begin(self, number: int) -> bool:
+        """Whether that one has a handshake now. It asks if it has none."""
+        now = self.clock.monotonic()
+        if now - self._begun.get(number, -1e9) > HANDSHAKE_TIMEOUT_S:
+            address = f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}"
+            answer = self.handshakes.hello(number.to_bytes(4, "big"), number, address, self._hello)
+            if not isinstance(frames.parse(answer), frames.ReplyFrame):
+                return False
+            self._begun[number] = now
+        return True
+
+
+def test_silent_strangers_of_a_few_hundred_networks_keep_newcomers_out_for_a_few_handshakes_only() -> None:
+    """Each begins a handshake again as soon as its last one is over, before anybody else asks."""
+    strangers = Strangers()
+    answered = []
+    for second in range(6 * HANDSHAKE_TIMEOUT_S):
+        strangers.clock.advance(1.0)
+        strangers.handshakes.overdue()
+        for number in range(OPEN_AT_FIRST + 50):
+            strangers.begin(number)
+        newcomer = 60_000 + second
+        answered.append(strangers.begin(newcomer))
+        strangers.handshakes.give_up(newcomer.to_bytes(4, "big"))
+    assert not answered[1], "there was room for all, so this test shows nothing"
+    assert all(answered[3 * HANDSHAKE_TIMEOUT_S :])
+
+
+def test_peers_that_are_refused_at_once_are_not_taken_for_silent_ones() -> None:
+    admission = Admission(0.0)
+    for _ in range(10_000):
+        admission.unproved(0.001)
+    assert admission.room(0) <= admission.limit + 1
+
+
+def test_silent_peers_are_expected_for_a_while_and_the_room_for_all_has_an_end() -> None:
+    admission = Admission(0.0)
+    admission.unproved(1e6)
+    assert admission.room(0) == OPEN_HANDSHAKES
+    assert admission.room(96) == OPEN_HANDSHAKES - 96
+    admission.unproved(0.0)
+    admission.count(HANDSHAKE_TIMEOUT_S)
+    admission.count(100.0 * HANDSHAKE_TIMEOUT_S)
+    assert admission.room(0) < admission.limit + 10
+    assert admission.room(10_000) == 1
+
+
+def test_a_master_that_finishes_nothing_has_the_least_limit_and_grows_again() -> None:
     admission = Admission(0.0)
     for now in range(1, 60):
         admission.later(float(now))

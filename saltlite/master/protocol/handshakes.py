@@ -11,7 +11,8 @@ A minion names the fleet key that it pins. If that key is a predecessor of this 
 and adds the successions that lead from it to the present key.
 
 Only so many handshakes are open as this master finishes before their minions lose patience (`Admission`): what it
-admits beyond that is done for nobody, and done again. The others are told when to come.
+admits beyond that is done for nobody, and done again. The others are told when to come. Peers that begin handshakes
+and prove nothing take no room of others for long: as many more are open then, up to OPEN_HANDSHAKES.
 
 Invariants: at most OPEN_HANDSHAKES are open, one per route; a stranger occupies nothing else than rows of tables of
 fixed size; nothing that a stranger sends costs more than one handshake.
@@ -79,8 +80,7 @@ FINISH_S = 4.0
 of which its frames spend a part in queues that nobody sees."""
 OPEN_AT_FIRST = 512
 OPEN_LEAST = 256
-"""Slow peers finish few handshakes in a second: with so many open at once the limit can grow again. And whoever opens
-handshakes and finishes none needs as many networks to keep others out."""
+"""Slow peers finish few handshakes in a second: with so many open at once the limit can grow again."""
 FINISHED_AT_FIRST = 500.0
 """Handshakes in a second that this master finishes, before it has counted any."""
 COUNT_S = 1.0
@@ -89,17 +89,29 @@ BOOKED = 1.5
 waits for minions loses time."""
 LATEST_S = 30.0
 """The longest time to wait."""
+SILENT_KEPT = 0.9
+"""Silent peers that are still expected after each HANDSHAKE_TIMEOUT_S without them. With less, whoever comes and goes
+would find the table small each time."""
 
 
 class Admission:
     """How many handshakes may be open at once, and when those come that find no room.
 
     What a master finishes in a second is counted while there is no room, because only then it does all that it can.
+
+    A handshake that waits for a silent peer is no work. Which of those that are open will prove nothing is known only
+    later, so as many are expected as were open on average in the HANDSHAKE_TIMEOUT_S before. They do not count towards
+    the limit: who has fewer networks than OPEN_HANDSHAKES cannot keep others out for long.
     """
 
     def __init__(self, now: float) -> None:
         self.limit = OPEN_AT_FIRST
-        """Open handshakes, with those whose verdict is not known yet."""
+        """Open handshakes of peers that finish theirs, with those whose verdict is not known yet."""
+        self._silent = 0.0
+        """How many peers are expected to prove nothing."""
+        self._wasted_s = 0.0
+        """For how long in all handshakes were open that proved nothing."""
+        self._wasted_since = now
         self._finished_per_s = FINISHED_AT_FIRST
         self._finished = 0
         self._since = now
@@ -111,8 +123,21 @@ class Admission:
         """A peer got its verdict."""
         self._finished += 1
 
+    def unproved(self, open_s: float) -> None:
+        """A handshake that was open for so long ended because its peer was too late, or sent a frame that is wrong."""
+        self._wasted_s += open_s
+        self._silent = max(self._silent, self._wasted_s / HANDSHAKE_TIMEOUT_S)
+
+    def room(self, undecided: int) -> int:
+        """How many handshakes may wait for their peers, while so many others wait for their verdict."""
+        return max(1, min(OPEN_HANDSHAKES, self.limit + int(self._silent)) - undecided)
+
     def count(self, now: float) -> None:
-        """Learn from the last COUNT_S, when they are over."""
+        """Learn from the last COUNT_S, when they are over, and from the last HANDSHAKE_TIMEOUT_S."""
+        passed = (now - self._wasted_since) / HANDSHAKE_TIMEOUT_S
+        if passed >= 1:
+            self._silent = max(self._wasted_s / HANDSHAKE_TIMEOUT_S / passed, self._silent * SILENT_KEPT**passed)
+            self._wasted_s, self._wasted_since = 0.0, now
         if now - self._since < COUNT_S:
             return
         if self._was_full:
@@ -148,7 +173,7 @@ class _Opening:
     handshake: Handshake
     connection: int
     address: str
-    deadline: float
+    since: float
 
 
 class Handshakes:
@@ -209,7 +234,7 @@ class Handshakes:
         if later is not None:
             return later
         self.admission.count(now)
-        self._slots.resize(max(1, self.admission.limit - undecided))
+        self._slots.resize(self.admission.room(undecided))
         slot = self._slots.add(route, self.balancers.network(address, connection))
         if not slot.admitted:
             return self._busy(self.admission.later(now))
@@ -219,15 +244,15 @@ class Handshakes:
             self._openings.pop(slot.displaced)
         entropy = self._clock.entropy(32)
         handshake = Handshake(Role.RESPONDER, self._private, frames.prologue(fleet), entropy)
-        self._openings[route] = _Opening(handshake, connection, address, now + HANDSHAKE_TIMEOUT_S)
+        self._openings[route] = _Opening(handshake, connection, address, now)
         handshake.read(frame.message)
         now_s = int(self._clock.wall())
         proof = codec.encode({"cert": self.certificate, "chain": self._chains[fleet], "now": now_s})
         return frames.reply(handshake.write(proof))
 
     def auth(self, route: bytes, frame: frames.AuthFrame) -> AuthenticatedPeer:
-        """The peer that finished its handshake. Raises RemoteProtocolError."""
-        opening = self._forget(route)
+        """The peer that finished its handshake. Raises RemoteProtocolError; then the caller says that it `failed`."""
+        opening = self._openings.get(route)
         if opening is None:
             raise RemoteProtocolError("unexpected-frame", "AUTH")
         payload = codec.decode(opening.handshake.read(frame.message))
@@ -236,11 +261,18 @@ class Handshakes:
             known = {name: payload[name] for name in AUTH_FIELDS if name in payload}
             payload = {**AUTH_DEFAULTS, **known}
         hello = check_payload(payload, AUTH_FIELDS)
+        self._forget(route)
         return AuthenticatedPeer(SecureSession(opening.handshake), hello, opening.connection, opening.address)
 
     def give_up(self, route: bytes) -> None:
-        """Drop the handshake of that route, if there is one."""
+        """Drop the handshake of that route, if there is one, for a reason of this master's."""
         self._forget(route)
+
+    def failed(self, route: bytes) -> None:
+        """The peer sent what is wrong: drop its handshake, if there is one."""
+        opening = self._forget(route)
+        if opening is not None:
+            self.admission.unproved(self._clock.monotonic() - opening.since)
 
     def overdue(self) -> list[tuple[int, str]]:
         """Drop the handshakes that took too long; their (connection, address)."""
@@ -248,9 +280,9 @@ class Handshakes:
         late: list[tuple[int, str]] = []
         while self._openings:
             route, opening = next(iter(self._openings.items()))
-            if now < opening.deadline:
+            if now < opening.since + HANDSHAKE_TIMEOUT_S:
                 break
-            self._forget(route)
+            self.failed(route)
             late.append((opening.connection, opening.address))
         return late
 

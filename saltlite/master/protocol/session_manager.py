@@ -153,7 +153,7 @@ class SessionManager:
         except ProtocolError as error:
             reason = getattr(error, "reason", "local")
             self.refused_frames[reason] = self.refused_frames.get(reason, 0) + 1
-            self._handshakes.give_up(route)
+            self._handshakes.failed(route)
             if connection >= 0:
                 self._effects.append(CloseConnection(connection, address))
 
