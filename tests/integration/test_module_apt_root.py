@@ -546,6 +546,15 @@ def test_a_key_goes_through_its_whole_life(root: Path, tmp_path: Path, key: Call
     assert run("pkg.get_repo_keys").value == {}
 
 
+def test_a_key_in_two_files_is_not_trusted_any_more_once_it_is_removed(root: Path, key: Callable[[str], bytes]) -> None:
+    folder = root / "etc/apt/trusted.gpg.d"
+    for name in ("a.asc", "b.asc"):
+        (folder / name).write_bytes(key("asc"))
+    (keyid,) = run("pkg.get_repo_keys").value
+    assert run("pkg.del_repo_key", keyid=keyid).value == keyid
+    assert list(folder.iterdir()) == []
+
+
 def test_a_key_in_the_one_file_of_old_is_listed_and_removed(root: Path, key: Callable[[str], bytes]) -> None:
     old = root / "etc/apt/trusted.gpg"
     old.write_bytes(key("gpg"))

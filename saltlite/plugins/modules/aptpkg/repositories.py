@@ -71,10 +71,15 @@ def get_repo_keys(aptkey: bool = True, keydir: str | None = None) -> dict[str, d
         saltlite '*' pkg.get_repo_keys
         saltlite '*' pkg.get_repo_keys aptkey=False
     """
+    return {row["keyid"]: row for row in _keys(aptkey=aptkey, keydir=keydir)}
+
+
+def _keys(*, aptkey: bool, keydir: str | None) -> list[dict[str, Any]]:
+    """The keys of every file, so that one in two files is there twice."""
     import tempfile
 
     folder = _folder(aptkey=aptkey, keydir=keydir)
-    found: dict[str, dict[str, Any]] = {}
+    found: list[dict[str, Any]] = []
     # gpg creates files in its home folder.
     with tempfile.TemporaryDirectory() as home:
         gpg = ["gpg", "--batch", "--no-options", "--homedir", home, "--show-keys", "--with-colons", "--"]
@@ -83,7 +88,7 @@ def get_repo_keys(aptkey: bool = True, keydir: str | None = None) -> dict[str, d
             # apt warns about a file without a key, and ignores it.
             if "no valid OpenPGP data found" not in done.stderr:
                 packages.checked(done)
-            found.update({row["keyid"]: {**row, "file": path} for row in _parsed(done.stdout)})
+            found += [{**row, "file": path} for row in _parsed(done.stdout)]
     return found
 
 
@@ -118,19 +123,20 @@ def add_repo_key(
 def del_repo_key(
     name: str | None = None, aptkey: bool = True, keydir: str | None = None, keyid: str | None = None
 ) -> str:
-    """Stop trusting a key: remove the file that contains it. ``keyid`` has 8 or 16 digits. Returns the id.
+    """Stop trusting a key: remove the files that contain it. ``keyid`` has 8 or 16 digits. Returns the id.
 
     CLI Example: ``saltlite '*' pkg.del_repo_key keyid=0123ABCD``
     """
     wanted = _key_id(keyid or name)
-    keys = get_repo_keys(aptkey=aptkey, keydir=keydir)
-    files = {row["file"] for key, row in keys.items() if key.endswith(wanted)}
+    keys = [(row["keyid"], row["file"]) for row in _keys(aptkey=aptkey, keydir=keydir)]
+    files = sorted({file for key, file in keys if key.endswith(wanted)})
     if not files:
         raise CommandExecutionError(f"There is no key {wanted} in {_folder(aptkey=aptkey, keydir=keydir)}.")
     for path in files:
-        others = [key for key, row in keys.items() if row["file"] == path and not key.endswith(wanted)]
+        others = [key for key, file in keys if file == path and not key.endswith(wanted)]
         if others:
             raise CommandExecutionError(f"{path} also holds {', '.join(others)}: remove the file, if that is intended.")
+    for path in files:
         _remove_file(path)
     return wanted
 
