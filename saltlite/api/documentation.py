@@ -138,6 +138,11 @@ class Documentation:
         found: dict[str, dict[str, Any]] = await asyncio.shield(known[1])
         return found
 
+    async def functions(self) -> dict[str, str]:
+        """What the functions of the shipped execution modules do, by their names."""
+        entries = (section["entries"] for section in await self._reference() if section["name"] == "modules")
+        return {item["name"]: item["doc"] for group in entries for entry in group for item in entry["items"]}
+
     async def _reference(self) -> list[dict[str, Any]]:
         if self._making is None:
             self._making = asyncio.ensure_future(_made())

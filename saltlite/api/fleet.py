@@ -25,6 +25,7 @@ from saltlite.client.rerun import same_calls
 from saltlite.errors import RefusedError, UsageError
 from saltlite.model.ids import parse_jid, parse_minion_id
 from saltlite.model.signature import parse_signature
+from saltlite.wire.job_body import CALLS_MAX
 
 PAGE = 100
 """Rows of a page whose size was not asked for."""
@@ -48,6 +49,10 @@ VALUE_LEAST = 256
 VALUES_OF_ALL = 64 * 1024
 PREVIEW_MAX = 1000
 """Targets that a preview names."""
+EVENTS_READ = 5000
+"""Events that one request looks through for those with a part of a tag."""
+EVENTS_STEP = 1000
+"""Those that it asks the master for at once."""
 
 
 class FleetEndpoint(Endpoint):
@@ -326,24 +331,56 @@ class JobReturn(FleetEndpoint):
 class TargetPreview(FleetEndpoint):
     """/fleet/target: what a target selects, and what a function is there; nothing is published."""
 
-    QUERY = frozenset({"tgt", "tgt_type", "fun"})
+    QUERY = frozenset({"tgt", "tgt_type", "fun", "explain"})
 
     async def get(self) -> None:
         """`count`, `resources`, `away`, and `functions`: name -> signatures, risks, and who lacks it.
 
-        `ids` are the first minions, if the caller may resolve targets.
+        `ids` are the first minions, if the caller may resolve targets. With `explain`, the id of a minion or the SRN of
+        a resource, `explanation` says why the target selects it or not, term by term.
         """
         target = self.target()
         if not target:
             raise UsageError("the parameter tgt, a target, is missing")
         described = await self.ask("describe", **target, funs=[self.get_query_argument("fun", "") or "test.ping"])
-        matched = await self.ask_if_allowed("match", **target)
+        matched = await self.ask_if_allowed("match", **target, **self.texts("explain"))
         ids = None if matched is None else [*matched["minions"], *chain(*matched["resources"].values())]
         self.answer(
             {
                 **_shown(described),
                 "ids": None if ids is None else ids[:PREVIEW_MAX],
                 "unknown": [] if matched is None else matched["unknown"],
+                "explanation": None if matched is None else matched.get("explanation"),
+            }
+        )
+
+
+class Functions(FleetEndpoint):
+    """/fleet/functions: the functions that the caller may run on a target, by the beginning of their names."""
+
+    QUERY = frozenset({"prefix", "tgt", "tgt_type", "limit"})
+
+    async def get(self) -> None:
+        """`functions`: name -> signatures, risks, who lacks it, and `doc`, "" for a module that does not ship.
+
+        There are none if the `prefix` is that of several modules: `modules` has their names. `more`: whether there are
+        functions behind the last one.
+        """
+        target = self.target() or {"tgt": "*", "tgt_type": "glob"}
+        prefix, most = self.get_query_argument("prefix", ""), self.page()
+        words = (await self.ask("complete", kind="function", prefix=prefix))["words"]
+        names = [word for word in words if not word.endswith(".")]
+        found: dict[str, Any] = {}
+        for start in range(0, min(len(names), most), CALLS_MAX):
+            funs = names[start : min(start + CALLS_MAX, most)]
+            described = await self.ask_if_allowed("describe", **target, funs=funs, permitted=True)
+            found |= {} if described is None else _shown(described)["functions"]
+        docs = await self.context.documentation.functions() if found else {}
+        self.answer(
+            {
+                "functions": {name: {**known, "doc": docs.get(name, "")} for name, known in found.items()},
+                "modules": [word.removesuffix(".") for word in words if word.endswith(".")],
+                "more": len(names) > most,
             }
         )
 
@@ -448,14 +485,29 @@ class JoinTokenEnd(FleetEndpoint):
 class EarlierEvents(FleetEndpoint):
     """/fleet/events: events that were, which the stream /events goes on from."""
 
-    QUERY = frozenset({"before", "limit"})
+    QUERY = frozenset({"before", "limit", "tag"})
 
     async def get(self) -> None:
-        """`events`, the newest first, older than the event `before`; `before` of the page behind it, or null."""
+        """`events`, the newest first, older than the event `before`; `before` of the page behind it, or null.
+
+        With `tag`, only those with this part in their tag, among EVENTS_READ at most: a page may have fewer than
+        `limit` and yet not be the last one.
+        """
         before = self.whole("before", 0, 1) if self.texts("before") else None
-        found, start = await earlier_events(self.context.link, self.token(), before, self.page())
-        rows = [{"id": event.seq, **json.loads(event.data)} for event in reversed(found)]
-        self.answer({"events": rows, "before": start + 1 if start else None})
+        tag, most = self.get_query_argument("tag", ""), self.page()
+        rows: list[dict[str, Any]] = []
+        for _ in range(EVENTS_READ // EVENTS_STEP if tag else 1):
+            count = EVENTS_STEP if tag else most
+            found, start = await earlier_events(self.context.link, self.token(), before, count)
+            read = ({"id": event.seq, **json.loads(event.data)} for event in reversed(found))
+            rows += [row for row in read if tag in row["tag"]]
+            before = start + 1 if start else None
+            if before is None or len(rows) >= most:
+                break
+        if len(rows) > most:
+            rows = rows[:most]
+            before = rows[-1]["id"]
+        self.answer({"events": rows, "before": before})
 
 
 class Resources(FleetEndpoint):
@@ -601,6 +653,7 @@ FLEET_PATHS: dict[str, type[Endpoint]] = {
     r"/fleet/jobs/([^/]+)/kill": JobEnd,
     r"/fleet/jobs/([^/]+)/rerun": JobAgain,
     r"/fleet/target": TargetPreview,
+    r"/fleet/functions": Functions,
     r"/fleet/words": Words,
     r"/fleet/keys": FleetKeys,
     r"/fleet/events": EarlierEvents,

@@ -181,9 +181,17 @@ def _fleet_paths() -> dict[str, Any]:
             "get": _page(
                 "fleetTarget",
                 "What a target selects, and the signatures and risks of a function there.",
-                ["count", "functions"],
-                {**target, "fun": word},
+                ["count", "functions", "explanation"],
+                {**target, "fun": word, "explain": word},
                 "tgt",
+            ),
+        },
+        "/fleet/functions": {
+            "get": _page(
+                "fleetFunctions",
+                "The functions that the caller may run on a target, with signatures, risks and documentation.",
+                ["functions", "modules", "more"],
+                {**target, "prefix": {"type": "string"}, "limit": page["limit"]},
             ),
         },
         "/fleet/resources": {
@@ -241,7 +249,11 @@ def _fleet_access_paths() -> dict[str, Any]:
                 "fleetEvents",
                 "Events that were, the newest first.",
                 ["events", "before"],
-                {"before": {"type": "integer", "minimum": 1, "maximum": 10**10}, "limit": _fleet_page()["limit"]},
+                {
+                    "before": {"type": "integer", "minimum": 1, "maximum": 10**10},
+                    "tag": {"type": "string"},
+                    "limit": _fleet_page()["limit"],
+                },
             ),
         },
         "/fleet/access": {

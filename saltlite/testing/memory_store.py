@@ -739,7 +739,7 @@ class MemoryStore(_MemoryReader):
         return self.size() >= limit
 
     def disk_usage(self) -> DiskUsage:
-        return DiskUsage(self.size(), 0, 0)
+        return DiskUsage(self.size(), 0, 0, None)
 
     def empty_log(self) -> bool:
         return True

@@ -124,6 +124,33 @@ def test_a_target_is_previewed_with_what_its_function_takes(admin: Api) -> None:
     assert page(admin, "/words", prefix="test.pin")["words"] == ["test.ping"]
 
 
+def test_a_preview_says_why_a_minion_is_selected_or_not(admin: Api) -> None:
+    asking = {"tgt": "a or G@os:none", "tgt_type": "compound"}
+    why = {name: page(admin, "/target", **asking, explain=name)["explanation"] for name in ("a", "b")}
+    assert {name: (found["selected"], [term["true"] for term in found["terms"]]) for name, found in why.items()} == {
+        "a": (True, [True, False]),
+        "b": (False, [False, False]),
+    }
+    assert page(admin, "/target", **asking)["explanation"] is None
+
+
+def test_the_catalogue_of_functions_has_those_that_the_caller_may_run_with_their_documentation(
+    admin: Api, fred: Api
+) -> None:
+    found = page(admin, "/functions", prefix="disk.us")
+    assert found["modules"] == []
+    assert found["more"] is False
+    usage = found["functions"]["disk.usage"]
+    assert (usage["missing"], usage["risks"]) == (0, [])
+    assert [one["name"] for one in usage["signatures"][0]]
+    assert "CLI Example" in usage["doc"]
+    assert {"service", "sys"} <= {*page(admin, "/functions", prefix="s")["modules"]}
+    first = page(admin, "/functions", prefix="test.", limit=2)
+    assert (len(first["functions"]), first["more"]) == (2, True)
+    assert "test.ping" in page(fred, "/functions", prefix="test.pi", tgt="a")["functions"]
+    assert page(fred, "/functions", prefix="cmd.ru", tgt="a")["functions"] == {}
+
+
 def test_a_risk_is_asked_about_before_anything_is_published(admin: Api) -> None:
     job = {"tgt": "*", "fun": "pkg.remove", "arg": ["no-such-package"]}
     before = [row["jid"] for row in page(admin, "/jobs", fun="pkg.remove")["jobs"]]
@@ -261,6 +288,16 @@ def test_events_that_were_are_answered_in_parts(admin: Api, fred: Api) -> None:
     assert page(admin, "/events", before=1) == {"events": [], "before": None}
     assert "number" not in str(page(fred, "/events"))
     assert asked(admin, "/events", before=0).status == 400
+
+
+def test_earlier_events_are_found_by_a_part_of_their_tag(admin: Api) -> None:
+    for name in ("one", "two", "three"):
+        admin.post(f"/hook/needle/{name}", {})
+        admin.post("/hook/hay", {})
+    first = page(admin, "/events", tag="needle/", limit=2)
+    assert [row["tag"].rpartition("/")[2] for row in first["events"]] == ["three", "two"]
+    rest = page(admin, "/events", tag="needle/", limit=2, before=first["before"])
+    assert [row["tag"].rpartition("/")[2] for row in rest["events"]] == ["one"]
 
 
 def test_a_dry_run_calls_nothing(admin: Api) -> None:

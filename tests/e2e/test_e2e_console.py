@@ -207,6 +207,15 @@ def test_a_job_goes_from_its_form_to_its_outputs(window: Browser) -> None:
     window.one(".group pre", '"number": 2')
 
 
+def test_the_form_says_what_the_function_does_and_why_a_machine_is_not_selected(window: Browser) -> None:
+    window.open("run?tgt=a&fun=test.echo")
+    window.one("p.dim", "Return")
+    window.click("summary", "Why one machine")
+    window.fill("Its name", "b")
+    window.one("details p", "b: not selected")
+    assert window.texts("[aria-label^=Terms] tbody td")[:2] == ["a", "no"]
+
+
 def test_a_risk_is_confirmed_by_the_number_of_targets(window: Browser) -> None:
     window.open("run?tgt=*&fun=pkg.remove")
     window.one("p", "It carries the risk remove.")
@@ -527,8 +536,10 @@ def test_the_letters_of_the_keyboard_are_listed(window: Browser) -> None:
 def test_events_that_were_are_replayed_and_a_pause_loses_none(window: Browser, served: tuple[Fleet, str]) -> None:
     admin = Api(served[1]).log_in("admin")
     admin.post("/hook/console/earlier", {})
+    for _ in range(120):
+        admin.post("/hook/other", {})
     window.open("events?tag=console")
-    window.one("td", "console/earlier")
+    window.one("td", "console/earlier")  # further back than the newest hundred
     window.click("button", "Pause")
     admin.post("/hook/console/meanwhile", {})
     window.one("[role=status]", "since then")

@@ -615,6 +615,8 @@ def test_what_a_store_takes_on_its_disk_is_what_its_files_have(store: SqliteStor
     assert (usage.file, usage.log) == (os.path.getsize(path), os.path.getsize(f"{path}-wal"))
     assert usage.free > 300_000 - 4096 * 128
     assert usage.file - usage.free <= store.size() + 4096 * 128
+    assert usage.left is not None
+    assert 0 < usage.left <= shutil.disk_usage(os.path.dirname(path)).total
 
 
 @pytest.mark.parametrize(("limit", "is_full"), [(1 << 30, False), (1000, True)])

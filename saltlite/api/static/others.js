@@ -53,6 +53,10 @@ export class Events extends Component {
     this.replay({});
   }
 
+  componentDidUpdate({ query }) {
+    if (query.tag !== this.props.query.tag) this.replay({});
+  }
+
   componentWillUnmount() {
     this.unwatch();
   }
@@ -65,10 +69,12 @@ export class Events extends Component {
     });
   }
 
-  /** Fetch the newest events, or those before an event. */
+  /** Fetch the newest events with this part of the tag, or those before an event. */
   async replay(query) {
+    const { tag } = this.props.query;
     try {
-      const { events, before } = await get("/fleet/events", query);
+      const { events, before } = await get("/fleet/events", { ...query, tag });
+      if (tag !== this.props.query.tag) return;
       this.put(events);
       this.setState({ before, problem: "" });
     } catch (error) {

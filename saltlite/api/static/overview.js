@@ -44,7 +44,7 @@ export class Overview extends Page {
             <dt>Started</dt><dd><${Time} at=${master.started_at} /></dd>
             <dt>Store</dt><dd>${size(store.size)} of ${size(store.limit)}
               <meter min="0" max=${store.limit} high=${store.limit * 0.8} value=${store.size} aria-label="Store in use"></meter></dd>
-            <dt>On the disk</dt><dd>${size(store.file)}, and ${size(store.log)} of its log</dd>
+            <dt>On the disk</dt><dd>${size(store.file)}, and ${size(store.log)} of its log${store.left !== null && `; ${size(store.left)} of the disk are left`}</dd>
             <dt>Link process</dt><dd>${fleet.link ? html`<${State} of="ok" />` : html`<${State} of="away" /> it does not answer`}</dd>
             <dt>Open targets</dt><dd>${Object.entries(queues.targets).map(([state, count]) => `${count} ${state}`).join(", ") || "none"}</dd>
             ${queues.minions_away_with_jobs > 0 && html`<dt>Waiting</dt><dd>${counted(queues.minions_away_with_jobs, "machine")} away ${queues.minions_away_with_jobs === 1 ? "has" : "have"} jobs</dd>`}

@@ -3,7 +3,7 @@
 import { Component } from "./vendor/preact-11.2.0.mjs";
 import { get, on, post } from "./api.js";
 import { callColumns } from "./runners.js";
-import { Choice, Consent, Copyable, counted, Dialog, Field, html, link, Problem, Table, TARGET_TYPES, visible } from "./parts.js";
+import { Choice, Consent, Copyable, counted, Dialog, Field, html, link, Problem, State, Table, TARGET_TYPES, visible } from "./parts.js";
 
 const OPTION = { glob: "", list: "-L ", grain: "-G ", pcre: "-E ", compound: "-C ", nodegroup: "-N ", pillar: "-I ", ipcidr: "-S " };
 
@@ -13,7 +13,7 @@ export class Run extends Component {
   constructor(props) {
     super(props);
     const { tgt = "", type = "glob", fun = "", kind = "" } = props.query;
-    this.state = { kind, tgt, type, fun, words: [], values: {}, rest: "", batch: "", preview: null, isFresh: false, runners: null, calls: [], problem: "", question: null };
+    this.state = { kind, tgt, type, fun, words: [], values: {}, rest: "", batch: "", preview: null, doc: "", explain: "", isFresh: false, runners: null, calls: [], problem: "", question: null };
   }
 
   componentDidMount() {
@@ -34,23 +34,30 @@ export class Run extends Component {
 
   set(values) {
     // Nothing runs before the master has said what the new target and function are.
-    this.setState({ ...values, isFresh: false, question: null, problem: "" }, () => this.look());
+    this.setState({ ...values, ...("fun" in values && { doc: "" }), isFresh: false, question: null, problem: "" }, () => this.look());
   }
 
   async look() {
-    const { kind, tgt, type, fun } = this.state;
+    const { kind, tgt, type, fun, explain } = this.state;
     // The address is what a colleague would be sent; arguments may be secret and are not in it.
     history.replaceState(null, "", link("run", { kind, tgt, type: type === "glob" ? "" : type, fun }));
     if (!tgt || kind) return;
     const turn = (this.turn = {});
     let found = { preview: null, isFresh: true, problem: "" };
     try {
-      const preview = await get("/fleet/target", { tgt, tgt_type: type, fun });
-      found.preview = preview;
+      found.preview = await get("/fleet/target", { tgt, tgt_type: type, fun, explain });
     } catch (error) {
       found.problem = error.message;
     }
     if (this.turn === turn) this.setState(found);
+    if (found.preview?.functions[fun]) this.describe(turn);
+  }
+
+  /** What the function does: it comes after the preview, which nothing waits for. */
+  async describe(turn) {
+    const { tgt, type, fun } = this.state;
+    const { functions } = await get("/fleet/functions", { prefix: fun, tgt, tgt_type: type, limit: 1 }).catch(() => ({ functions: {} }));
+    if (this.turn === turn) this.setState({ doc: functions[fun]?.doc ?? "" });
   }
 
   /** What is known of the function: its signatures and risks, and how many targets lack it. */
@@ -105,7 +112,7 @@ export class Run extends Component {
     get("/fleet/words", { kind: "function", prefix: text }).then((found) => this.setState({ words: found.words }), () => {});
   }
 
-  render(_, { kind, tgt, type, fun, preview, isFresh, runners, calls, problem, question, words, values, rest, batch }) {
+  render(_, { kind, tgt, type, fun, preview, isFresh, runners, calls, problem, question, words, values, rest, batch, doc, explain }) {
     const known = this.known();
     const parameters = this.parameters();
     const takesRest = !known || !parameters || parameters.some((one) => one.kind === "rest" || one.kind === "keywords");
@@ -133,6 +140,9 @@ export class Run extends Component {
           <p role="status">${preview ? html`<strong>${counted(preview.count, "target")}</strong>${preview.away > 0 && `, ${preview.away} of them away`}
             ${preview.ids?.length > 0 && html`: <span class="dim">${preview.ids.slice(0, 12).join(", ")}${preview.count > 12 && ` and ${(preview.count - 12).toLocaleString("en")} more`}</span>`}`
             : html`<span class="dim">What the target selects is shown here before anything runs.</span>`}</p>
+          <details><summary>Why one machine or resource is selected or not</summary>
+            <${Field} label="Its name" hint="web1" value=${explain} onChange=${(text) => this.set({ explain: text })} />
+            ${explain && preview?.explanation && html`<${Explanation} of=${preview.explanation} />`}</details>
         </section>`}
         <section class="panel">
           <${Field} id=${kind ? "search" : undefined} label=${kind ? "Runner" : "Function"} hint=${kind ? "manage.up" : "test.ping"} value=${fun} list="functions" onChange=${(text) => {
@@ -140,7 +150,7 @@ export class Run extends Component {
             this.complete(text);
           }} />
           <datalist id="functions">${(runners ? Object.keys(runners) : words).map((word) => html`<option value=${word} />`)}</datalist>
-          ${known?.doc && html`<p class="dim">${visible(known.doc.split("\n\n")[0].replaceAll("``", ""))}</p>`}
+          ${(known?.doc || doc) && html`<p class="dim">${visible((known?.doc || doc).split("\n\n")[0].replaceAll("``", ""))}</p>`}
           ${known && html`<p class="actions">
             ${known.missing > 0 && html`<span class="state mid">${counted(known.missing, "target")} ${known.missing === 1 ? "does" : "do"} not have it.</span>`}
             ${known.risks.map((row) => html`<span class="state bad">It carries the risk ${row.risk}.</span>`)}
@@ -177,6 +187,16 @@ export class Run extends Component {
     if (kind) return `saltlite-run ${fun || "manage.up"} ${words.map(quoted).join(" ")}`.trim();
     return `saltlite ${batch ? `-b ${quoted(batch)} ` : ""}${OPTION[type] ?? ""}${quoted(tgt || "*")} ${fun || "test.ping"} ${words.map(quoted).join(" ")}`.trim();
   }
+}
+
+/** Whether a target selects a machine or a resource, and each of its terms. */
+function Explanation({ of }) {
+  return html`<p><strong>${visible(of.id)}</strong>${of.owner && `, managed by ${of.owner}`}: ${visible(of.verdict)}</p>
+    <${Table} caption="Terms of the target" rows=${of.terms} columns=${[
+      ["Term", (term) => html`<code>${visible(term.word)}</code>`],
+      ["Matches", (term) => html`<${State} of=${term.true ? "yes" : "no"} kind=${term.true ? "good" : "none"} />`],
+      ["Why", (term) => visible(term.why)],
+    ]} />`;
 }
 
 function Parameter({ of, value, onChange }) {

@@ -73,12 +73,14 @@ def masters_text(answer: Mapping[str, Any], console: Console) -> str:
     return columns(rows, cut=(0, 5), width=width_for(console)) + "".join(f"{line}\n" for line in answer["differences"])
 
 
-def _store(store: Mapping[str, int]) -> str:
+def _store(store: Mapping[str, Any]) -> str:
     limit = f" of {store['limit'] / MIB:.0f}" if store["limit"] else ""
     on_disk = (
         f"{(store['file'] + store['log']) / MIB:.1f} on the disk "
         f"(log {store['log'] / MIB:.1f}, free in the file {store['free'] / MIB:.1f})"
     )
+    if store["left"] is not None:
+        on_disk += f", {store['left'] / MIB:.0f} MiB of the disk left"
     return f"{store['size'] / MIB:.1f}{limit} MiB, {on_disk}, {store['seq']} events so far"
 
 

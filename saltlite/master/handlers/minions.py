@@ -388,7 +388,7 @@ def handle_status(master: Master, principal: Principal, request: Mapping[str, An
     messages about types that could not be used or found nothing, PROBLEMS_MAX of each.
 
     In `store`, `size` are the bytes in use, which `limit` is for; `file` and `log` are the bytes on the disk, `free`
-    those inside the file that wait for later rows.
+    those inside the file that wait for later rows, and `left` those that the disk has left, None if it is not known.
 
     Times are wall-clock seconds since 1970, lags seconds. A minion that is up was `last_seen` when it came.
     """
@@ -440,6 +440,7 @@ def _figures(master: Master) -> dict[str, Any]:
             "file": disk.file,
             "log": disk.log,
             "free": disk.free,
+            "left": disk.left,
         },
         "counts": {state: counts[state] for state in STATES},
         "versions": {version: count for version, count in Counter(versions.values()).items() if version},

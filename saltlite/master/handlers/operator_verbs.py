@@ -88,7 +88,11 @@ VERBS: dict[str, OperatorVerb] = {
         },
     ),
     "copy_end": OperatorVerb(files.handle_copy_end, {"area": NAME, "jid": NAME}),
-    "describe": OperatorVerb(publish.handle_describe, {"tgt": TextField(), "tgt_type": NAME, "funs": Names}),
+    "describe": OperatorVerb(
+        publish.handle_describe,
+        {"tgt": TextField(), "tgt_type": NAME, "funs": Names},
+        {"permitted": BooleanField()},
+    ),
     "follow": OperatorVerb(jobs.handle_follow, {"jid": NAME, "after": IntegerField()}, {"once": BooleanField()}),
     "job_kill": OperatorVerb(jobs.handle_job_kill, {"jid": NAME}, {"planned": BooleanField()}),
     "job_list": OperatorVerb(

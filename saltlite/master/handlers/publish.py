@@ -548,12 +548,30 @@ def handle_describe(master: Master, principal: Principal, fields: Mapping[str, A
 
     Answers `count`, the number of targets; `resources`, how many of them are resources; `away`, how many have no
     session now; `awaited`, how many are about to report their functions; and `functions`: name -> the fields of
-    `functions.described`.
+    `functions.described`. With `permitted`, functions that the principal may not run there are left out; without it one
+    of them refuses all.
     """
     funs = [checked_function(fun) for fun in fields["funs"]]
     if not 1 <= len(funs) <= CALLS_MAX:
         raise UsageError(f"describe takes 1 to {CALLS_MAX} functions, not {len(funs)}")
-    actions = [Action("describe", Call(fun, kwargs=None)) for fun in funs]
-    selection = _resolve(master, principal, target_of(fields), actions).selection
+    actions = {fun: Action("describe", Call(fun, kwargs=None)) for fun in funs}
+    target = target_of(fields)
+    try:
+        selection = _resolve(master, principal, target, list(actions.values())).selection
+    except RefusedError:
+        if not fields.get("permitted", False):
+            raise
+        funs = [fun for fun, action in actions.items() if _is_permitted(master, principal, target, action)]
+        if not funs:
+            raise
+        selection = _resolve(master, principal, target, [actions[fun] for fun in funs]).selection
     support = FunctionSupport(selection, master)
     return Answer({**_description(master, funs, selection, support), "awaited": support.awaited()})
+
+
+def _is_permitted(master: Master, principal: Principal, target: Target, action: Action) -> bool:
+    try:
+        _resolve(master, principal, target, [action])
+    except RefusedError:
+        return False
+    return True

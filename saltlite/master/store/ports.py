@@ -223,6 +223,8 @@ class DiskUsage:
     """Of the log beside the file."""
     free: int
     """Inside the file, for later rows."""
+    left: int | None
+    """On the file system of the store, for whoever writes there; None if the disk is that of another server."""
 
 
 @dataclass(frozen=True, slots=True)

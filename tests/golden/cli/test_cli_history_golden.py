@@ -150,6 +150,7 @@ STATUS = {
         "file": 9_000_000,
         "log": 4_200_000,
         "free": 4_000_000,
+        "left": 80_000_000_000,
     },
     "minions": [
         {**MINION, "resources": 24},

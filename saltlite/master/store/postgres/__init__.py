@@ -224,7 +224,7 @@ class PostgresStore(PostgresReader):
         names = list(TABLES)
         sql = "SELECT coalesce(sum(pg_total_relation_size(name::regclass)), 0)::bigint FROM unnest(?::text[]) AS name"
         file = int(self._read_side.value(sql, (names,)))  # type: ignore[arg-type]  # an array is a value here
-        return DiskUsage(file, 0, free=max(0, file - self.size()))
+        return DiskUsage(file, 0, free=max(0, file - self.size()), left=None)
 
     def empty_log(self) -> bool:
         """Nothing to do: the log is the server's, who overwrites it."""

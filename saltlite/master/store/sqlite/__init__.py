@@ -205,7 +205,8 @@ class SqliteStore(SqliteReader):
 
     def disk_usage(self) -> DiskUsage:
         file, log = map(_bytes_of, (self._path, f"{self._path}-wal"))
-        return DiskUsage(file, log, free=file - min(file, self.size()))
+        room = os.statvfs(os.path.dirname(self._path) or ".")
+        return DiskUsage(file, log, free=file - min(file, self.size()), left=room.f_bavail * room.f_frsize)
 
     def empty_log(self) -> bool:
         self._write_side.check()
