@@ -355,7 +355,7 @@ class TargetPreview(FleetEndpoint):
         )
 
 
-class Functions(FleetEndpoint):
+class FunctionCatalogue(FleetEndpoint):
     """/fleet/functions: the functions that the caller may run on a target, by the beginning of their names."""
 
     QUERY = frozenset({"prefix", "tgt", "tgt_type", "limit"})
@@ -653,7 +653,7 @@ FLEET_PATHS: dict[str, type[Endpoint]] = {
     r"/fleet/jobs/([^/]+)/kill": JobEnd,
     r"/fleet/jobs/([^/]+)/rerun": JobAgain,
     r"/fleet/target": TargetPreview,
-    r"/fleet/functions": Functions,
+    r"/fleet/functions": FunctionCatalogue,
     r"/fleet/words": Words,
     r"/fleet/keys": FleetKeys,
     r"/fleet/events": EarlierEvents,

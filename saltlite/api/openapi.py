@@ -118,7 +118,7 @@ def _paths() -> dict[str, Any]:
 def _fleet_paths() -> dict[str, Any]:
     word = {"type": "string"}
     whole = {"type": "integer", "minimum": 0, "maximum": 10**10}
-    target = {"tgt": {"type": "string", "minLength": 1}, "tgt_type": {"enum": [str(kind) for kind in TargetKind]}}
+    target = _fleet_target()
     page = {"limit": {"type": "integer", "minimum": 1, "maximum": PAGE_MAX}}
     minions = {**target, "state": {"enum": list(STATES)}, "sort": {"enum": _either_way(ORDERS)}}
     history = {
@@ -186,14 +186,6 @@ def _fleet_paths() -> dict[str, Any]:
                 "tgt",
             ),
         },
-        "/fleet/functions": {
-            "get": _page(
-                "fleetFunctions",
-                "The functions that the caller may run on a target, with signatures, risks and documentation.",
-                ["functions", "modules", "more"],
-                {**target, "prefix": {"type": "string"}, "limit": page["limit"]},
-            ),
-        },
         "/fleet/resources": {
             "get": _page(
                 "fleetResources",
@@ -203,6 +195,10 @@ def _fleet_paths() -> dict[str, Any]:
             ),
         },
     }
+
+
+def _fleet_target() -> dict[str, Any]:
+    return {"tgt": {"type": "string", "minLength": 1}, "tgt_type": {"enum": [str(kind) for kind in TargetKind]}}
 
 
 def _fleet_access_paths() -> dict[str, Any]:
@@ -242,6 +238,14 @@ def _fleet_access_paths() -> dict[str, Any]:
                 "The whole return of one target.",
                 _object(["ret", "retcode", "success"]),
                 names=("jid", "id"),
+            ),
+        },
+        "/fleet/functions": {
+            "get": _page(
+                "fleetFunctions",
+                "The functions that the caller may run on a target, with signatures, risks and documentation.",
+                ["functions", "modules", "more"],
+                {**_fleet_target(), "prefix": {"type": "string"}, "limit": _fleet_page()["limit"]},
             ),
         },
         "/fleet/events": {

@@ -195,7 +195,7 @@ function Explanation({ of }) {
     <${Table} caption="Terms of the target" rows=${of.terms} columns=${[
       ["Term", (term) => html`<code>${visible(term.word)}</code>`],
       ["Matches", (term) => html`<${State} of=${term.true ? "yes" : "no"} kind=${term.true ? "good" : "none"} />`],
-      ["Why", (term) => visible(term.why)],
+      ["Whether", (term) => visible(term.why)],
     ]} />`;
 }
 
