@@ -201,10 +201,24 @@ def _fleet_target() -> dict[str, Any]:
     return {"tgt": {"type": "string", "minLength": 1}, "tgt_type": {"enum": [str(kind) for kind in TargetKind]}}
 
 
+def _catalogue_paths() -> dict[str, Any]:
+    return {
+        "/fleet/functions": {
+            "get": _page(
+                "fleetFunctions",
+                "The functions that the caller may run on a target, with signatures, risks and documentation.",
+                ["functions", "modules", "more"],
+                {**_fleet_target(), "prefix": {"type": "string"}, "limit": _fleet_page()["limit"]},
+            ),
+        },
+    }
+
+
 def _fleet_access_paths() -> dict[str, Any]:
     texts = {"type": "array", "items": {"type": "string"}}
     changes = _object(["action", "fingerprints"], action={"type": "string"}, fingerprints=texts)
     return {
+        **_catalogue_paths(),
         "/fleet/words": {
             "get": _page(
                 "fleetWords",
@@ -238,14 +252,6 @@ def _fleet_access_paths() -> dict[str, Any]:
                 "The whole return of one target.",
                 _object(["ret", "retcode", "success"]),
                 names=("jid", "id"),
-            ),
-        },
-        "/fleet/functions": {
-            "get": _page(
-                "fleetFunctions",
-                "The functions that the caller may run on a target, with signatures, risks and documentation.",
-                ["functions", "modules", "more"],
-                {**_fleet_target(), "prefix": {"type": "string"}, "limit": _fleet_page()["limit"]},
             ),
         },
         "/fleet/events": {

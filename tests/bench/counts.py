@@ -2,8 +2,9 @@
 
 Time depends on the machine and on what else it does; counts of system calls, syncs, SQL statements, new processes,
 imported modules, processes that wake up and the page faults of a command do not. They are compared with `counts.json`,
-which is committed beside this file. The system calls of a command are those beyond the start of an interpreter that does
-nothing: how many folders that looks through for libraries depends on the processor. A count that is more than TOLERANCE above its figure fails the run (exit code 1);
+which is committed beside this file. The system calls of a command are those beyond the start of an interpreter that
+does nothing: in how many folders that looks for libraries depends on the processor. A count that is more than
+TOLERANCE above its figure fails the run (exit code 1);
 `--write` sets new figures, and the diff shows what changed.
 
 A master with one minion and the command line run as real processes under strace. Each count is the lowest of ROUNDS
