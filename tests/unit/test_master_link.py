@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from saltlite.master.processes import link_channel as ipc
 from saltlite.master.processes.link import REPORT_BYTES, STORE_RETRY_S, LinkProcess
-from saltlite.master.protocol.effects import Effect, MinionReport
+from saltlite.master.protocol.effects import Decide, Effect, MinionReport
 from saltlite.master.protocol.sessions import Sessions
 from saltlite.model.keys import Fingerprint
 from saltlite.wire.framing import IpcMessage, pack, unpack
@@ -214,3 +214,28 @@ def test_an_mworker_tells_for_how_many_minions_the_pace_of_heartbeats_is() -> No
     link = Link()
     link.says({"t": "fleet", "accepted_keys": 40 * HEARTBEATS_PER_S})
     assert link.manager.sessions.heartbeat_s == 40.0
+
+
+def test_keys_are_decided_about_in_turn_by_those_that_are_least_busy_but_not_by_the_first_mworker() -> None:
+    link = Link()
+    sent: list[list[bytes]] = [link.sent]
+    for _ in range(2):
+        link.sent = []
+        sent.append(link.sent)
+        link.process.add_mworker(link._channel, lambda: None)
+        link.says({"t": "hello", "role": ipc.MWORKER, "watch": False})
+
+    def decided_by() -> list[int]:
+        for of_one in sent:
+            of_one.clear()
+        for _ in range(4):
+            link.manager.wants.append(Decide(1, b"p", "10.0.0.1", {}))
+            link.process.on_hangup(0)
+            link.carry_out()
+        return [[unpack(raw)["t"] for raw in of_one].count("decide") for of_one in sent]
+
+    assert decided_by() == [0, 2, 2]
+    # Nobody commits what the first and the second have got.
+    link.report(functions(1))
+    link.report(functions(2))
+    assert decided_by() == [0, 0, 4]

@@ -299,11 +299,12 @@ class LinkProcess:
         self._to_mworker(list(again))
 
     def _decider(self) -> MWorkerChannel:
-        """Who decides about the keys of this turn, which it does together: one after the other, but not the first, who
-        stores sessions and answers their first pulls."""
+        """Who decides about the keys of this turn, which it does together: the least busy one, of equals each in
+        turn, but not the first, who stores sessions and answers their first pulls."""
         self._turns += 1
         others = self._mworkers[1:] or self._mworkers
-        return others[self._turns % len(others)]
+        first = self._turns % len(others)
+        return min(others[first:] + others[:first], key=lambda mworker: len(mworker.batches))
 
     def _least_busy(self) -> MWorkerChannel:
         return min(self._mworkers, key=lambda mworker: len(mworker.batches))
