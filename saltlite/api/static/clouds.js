@@ -68,7 +68,7 @@ export class Clouds extends Page {
       ${answer && html`<div class="note"><pre tabindex="0">${textOf(answer)}</pre></div>`}
       ${machines.errors.map(([alias, text]) => html`<p class="error" role="alert">${alias}: ${visible(text)}</p>`)}
       <h2>Machines</h2>
-      <${Table} caption="Machines of clouds" rows=${machines.rows} empty="The providers have no machine." columns=${[
+      <${Table} caption="Machines of clouds" rows=${machines.rows} empty=${machines.errors.length ? "The providers that answered have no machine." : "The providers have no machine."} columns=${[
         ["Machine", (row) => html`<a href=${link(`machines/${row.name}`)}>${visible(row.name)}</a>`],
         ["Provider", (row) => `${row.alias} (${row.driver})`],
         ["State", (row) => html`<${State} of=${stateOf(row)} kind=${stateOf(row) === "running" ? "good" : "mid"} />`, "", "fit"],

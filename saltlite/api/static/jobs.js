@@ -16,9 +16,9 @@ const jobColumns = [
   ["Job", (job) => html`<a href=${link(`jobs/${job.jid}`)}><code>${job.jid}</code></a>`, "", "fit w12"],
   ["Function", (job) => html`<strong title=${visible(job.fun)}>${visible(job.fun)}</strong>`],
   ["Target", (job) => html`<code title=${visible(job.tgt)}>${visible(job.tgt)}</code> <span class="dim">${job.tgt_type === "glob" ? "" : job.tgt_type}</span>`],
-  ["User", (job) => job.user, "", "w9"],
+  ["User", (job) => job.user, "", "w7"],
   ["Published", (job) => html`<${Time} at=${job.created_at} />`, "", "fit w8"],
-  ["Targets", (job) => html`<${Outcomes} of=${job.outcomes} />`, "", "w14"],
+  ["Targets", (job) => html`<${Outcomes} of=${job.outcomes} />`, "", "w16"],
 ];
 
 function Outcomes({ of }) {
