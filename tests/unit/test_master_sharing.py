@@ -115,15 +115,30 @@ def test_a_stranger_without_a_lease_has_to_come_again() -> None:
     assert guest.hello() != b""
 
 
-def test_frames_that_wait_take_limited_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("limit", ["RETURN_MEMORY", "WAITING_OF_SESSION"])
+def test_frames_that_wait_take_limited_memory(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     table, guest = leased()
     table.wait(LEASE_S)
     frame = guest.seal(REPORT)
-    monkeypatch.setattr(sharing, "RETURN_MEMORY", len(frame))
+    monkeypatch.setattr(sharing, limit, len(frame) + sharing.FRAME_COST)
     guest.raw(frame)
     assert of(CloseConnection, table.take()) == []
     guest.say(REPORT)
     assert of(CloseConnection, table.take()) == [CloseConnection(guest.number, guest.address)]
+
+
+def test_frames_of_strangers_take_none_of_the_memory_for_frames_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    table, guest = leased()
+    stranger = Guest(table, "stranger", address="10.6.6.6")
+    table.wait(LEASE_S)
+    frame = guest.seal(REPORT)
+    monkeypatch.setattr(sharing, "RETURN_MEMORY", len(frame) + sharing.FRAME_COST)
+    for raw in (frame, b"\x02\x04" + b"x" * len(frame), b"\x02\x04"):
+        stranger.raw(raw)
+    guest.raw(frame)
+    assert of(CloseConnection, table.take()) == []
+    renew(table)
+    assert [report.message for report in of(MinionReport, table.take())] == [REPORT]
 
 
 @pytest.mark.parametrize(

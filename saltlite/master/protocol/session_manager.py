@@ -406,10 +406,20 @@ class SessionManager:
         if connection >= 0:
             self._handshakes.give_up(route)
             self._effects.append(CloseConnection(connection, address))
-        elif not lease.wait(route, connection, address, raw):
+            return
+        try:
+            frame = frames.parse(raw)
+        except ProtocolError:
+            return
+        if not isinstance(frame, frames.DataFrame):
+            return
+        peer = self.sessions.by_number.get(frame.session)
+        if peer is None or peer.route != route:
+            # Frames of strangers take none of the memory for those of sessions (S6).
+            self.refused_frames["no-session"] = self.refused_frames.get("no-session", 0) + 1
+        elif not lease.wait(frame, route, connection, address):
             # A frame that is missing would end the session anyway; its minion repeats what was not acknowledged.
-            for peer in [peer for peer in self.sessions.by_number.values() if peer.route == route]:
-                self._disconnect(peer, SessionEnd.FENCED)
+            self._disconnect(peer, SessionEnd.FENCED)
 
     def _greeting(self, route: bytes, connection: int, address: str, frame: frames.Frame) -> None:
         if isinstance(frame, frames.HelloFrame):

@@ -3,7 +3,7 @@ and tells minions which masters there are and which one to go to."""
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Container, Iterable, Iterator
 
 from saltlite.master.protocol.effects import CloseConnection, Effect, Presence, Send
@@ -14,6 +14,7 @@ from saltlite.model.ids import JID_DIGITS, MinionId
 from saltlite.wire import codec
 from saltlite.wire.certificates import MasterCertificate
 from saltlite.wire.directory import NOWHERE, Directory, from_rows
+from saltlite.wire.frames import DataFrame
 from saltlite.wire.job_body import is_signed
 from saltlite.wire.limits import RETURN_MEMORY
 from saltlite.wire.messages import SPREAD_MAX_MS, Message
@@ -81,6 +82,10 @@ class Issuers:
 SUSPEND_S = 60.0
 """How long sessions outlive their lease: the database may be restarted meanwhile. A minion whose heartbeat is not
 answered tries another master while it keeps its session, and leaves when that one accepts it."""
+FRAME_COST = 256
+"""Bytes of memory of a frame that waits, besides its own: the smallest frames cost most."""
+WAITING_OF_SESSION = RETURN_MEMORY // 4
+"""Bytes of frames of one session that wait: more than the largest return has, so that one minion does not fill all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +106,7 @@ class Lease:
         self._until = until
         self._frames: list[WaitingFrame] = []
         self._bytes = 0
+        self._bytes_by_session: Counter[int] = Counter()
         self._effects: list[Effect] = []
 
     @property
@@ -129,12 +135,15 @@ class Lease:
         self._until = float("-inf")
         self._take()
 
-    def wait(self, route: bytes, connection: int, address: str, raw: bytes) -> bool:
-        """Keep a frame until there is a lease; False when too much waits."""
-        if self._bytes + len(raw) > RETURN_MEMORY:
+    def wait(self, frame: DataFrame, route: bytes, connection: int, address: str) -> bool:
+        """Keep a frame of a session until there is a lease; False when too much waits, of it or of all."""
+        size = len(frame.raw) + FRAME_COST
+        of_session = self._bytes_by_session[frame.session] + size
+        if self._bytes + size > RETURN_MEMORY or of_session > WAITING_OF_SESSION:
             return False
-        self._bytes += len(raw)
-        self._frames.append(WaitingFrame(route, connection, address, raw))
+        self._bytes += size
+        self._bytes_by_session[frame.session] = of_session
+        self._frames.append(WaitingFrame(route, connection, address, frame.raw))
         return True
 
     def let_through(self, effects: list[Effect]) -> list[Effect]:
@@ -149,6 +158,7 @@ class Lease:
     def _take(self) -> tuple[list[Effect], list[WaitingFrame]]:
         taken = self._effects, self._frames
         self._effects, self._frames, self._bytes = [], [], 0
+        self._bytes_by_session.clear()
         return taken
 
 
