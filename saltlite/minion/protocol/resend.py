@@ -76,6 +76,9 @@ class Offers:
 
     def admit(self, issuer: bytes) -> list[str]:
         """The connected master has the jobs that this key signed, too; the results to offer that may be for it now."""
+        if issuer in self.issuers:
+            # Jobs of another master come one by one, each with its certificate.
+            return []
         self.issuers |= {issuer}
         held = list(self._held)
         self._held.clear()
