@@ -28,6 +28,7 @@ MINION = "minion"
 MASTER = "master"
 MASTER_NEEDS = (
     "dataclasses",
+    "encodings.utf_8_sig",  # pillar files are read in it, after the rights were dropped
     "saltlite.auth.acl",
     "saltlite.config.external_pillars",
     "saltlite.config.opts",
