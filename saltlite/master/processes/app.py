@@ -249,9 +249,8 @@ def _run_evaluators(config: MasterConfig, mworkers: socket.socket, ready: Callab
         except RefusedError as error:
             raise StartupError(f"no external pillar can be loaded: {error}") from error
         external = ExternalPillars(opts_of(config, "master"))
-    # Before the rights are dropped: `user` may not be able to read the folders of Python.
-    importlib.import_module("saltlite.config.yamlfile")
-    if has_top(files):
+    if has_top(files):  # before the rights are dropped: `user` may not be able to read the folders of Python
+        importlib.import_module("saltlite.config.yamlfile")
         load_jinja()
     drop_to(config.user)
     reactor = Reactor()
