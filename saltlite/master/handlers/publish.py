@@ -548,7 +548,7 @@ def handle_describe(master: Master, principal: Principal, fields: Mapping[str, A
 
     Answers `count`, the number of targets; `resources`, how many of them are resources; `away`, how many have no
     session now; `awaited`, how many are about to report their functions; and `functions`: name -> the fields of
-    `functions.described`. With `permitted`, functions that the principal may not run there are left out; without it one
+    `functions.described`. With `permitted`, functions that the principal may not run there are omitted; without it one
     of them refuses all.
     """
     funs = [checked_function(fun) for fun in fields["funs"]]
