@@ -51,6 +51,7 @@ FIELDS: dict[str, Any] = {
     "run_ms": 9, "public": True, "planned": True, "sort": "id", "returns": True, "key": "web1", "new_id": "web9",
     "functions": ["test.ping"], "runners": ["test.arg"], "search": "web", "success": True,
     "tokens": ["0" * 64], "brief": True, "grouped": True, "target": "web1", "name": "m2", "ends": True,
+    "permitted": True,
 }  # fmt: skip
 
 WITH_EVENT_DATA = {"cloud_event", "event_send", "hook", "wheel_event"}
