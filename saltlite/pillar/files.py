@@ -10,6 +10,7 @@ that is a whole number is an int. Every mistake names `file:line:col`.
 from __future__ import annotations
 
 import copy
+import importlib
 import os
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -24,7 +25,7 @@ from saltlite.model.files import parse_path
 from saltlite.model.ids import MinionId
 from saltlite.pillar.compiler import pillar_of
 from saltlite.pillar.functions import TemplateFunctions
-from saltlite.pillar.jinja_templates import Source, Templates, has_markup
+from saltlite.pillar.jinja_templates import Source, Templates, has_markup, load_jinja
 from saltlite.wire.codec import decode_document, encode_document
 
 # -- YAML
@@ -96,6 +97,13 @@ class DiskPillarFiles:
         self._remembered: OrderedDict[tuple[str, str], _File] = OrderedDict()
         self._templates: dict[str, Templates] = {}
         self._functions = TemplateFunctions()
+
+    def load(self, *, functions: bool) -> None:
+        """Import now what rendering needs, with `functions` also what templates may call."""
+        importlib.import_module("saltlite.config.yamlfile")
+        load_jinja()
+        if functions:
+            self._functions.load()
 
     def envs(self) -> Sequence[str]:
         return self._envs

@@ -47,6 +47,12 @@ class TemplateFunctions:
         self._loader: Loader | None = None
         self._context: Mapping[str, Any] = {}
 
+    def load(self) -> None:
+        """Import all modules now: a process that drops its rights may be unable to read them later."""
+        self._loader = _make_loader()
+        for module, functions in FUNCTIONS.items():
+            self._loader[f"{module}.{functions[0]}"]
+
     def within(self, context: Mapping[str, Any]) -> SaltNames:
         """The value of `salt` for a template with that context, of which `opts`, `grains` and `pillar` count."""
         self._context = context

@@ -30,10 +30,16 @@ class Source(NamedTuple):
     is_current: Callable[[], bool]
 
 
+_EXTENSIONS = ("jinja2.ext.do", "jinja2.ext.loopcontrols")
+_MODULES = ("jinja2.sandbox", "jinja2.ext", "jinja2.debug", "encodings.unicode_escape")
+"""What Jinja imports for a template with text in quotes that has these extensions and a mistake."""
+
+
 def load_jinja() -> None:
     """Import jinja2 now, if installed: a process that drops its rights may be unable to read it later."""
     with contextlib.suppress(ImportError):
-        importlib.import_module("jinja2.sandbox")
+        for module in _MODULES:
+            importlib.import_module(module)
 
 
 def has_markup(text: str) -> bool:
@@ -82,7 +88,7 @@ def _environment(source: Callable[[str], Source | None], path: str) -> Sandboxed
     environment = SandboxedEnvironment(
         loader=jinja2.FunctionLoader(load),
         undefined=jinja2.StrictUndefined,
-        extensions=["jinja2.ext.do", "jinja2.ext.loopcontrols"],
+        extensions=_EXTENSIONS,
         cache_size=400,
         keep_trailing_newline=True,
         # The text becomes YAML, not HTML, so nothing is escaped.

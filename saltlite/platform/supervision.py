@@ -14,6 +14,7 @@ import socket
 import sys
 import traceback
 from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
 
 from saltlite.errors import SaltliteError
 from saltlite.model.dataclass import dataclass
@@ -41,7 +42,8 @@ class Spec:
     """A child: the name that `ps` shows, and `run(ready)`, which is its main function.
 
     `keeps` returns, in the child, the inherited descriptors that it uses; all others but those of the log are closed.
-    `before_fork` and `after_fork` run in the parent around each fork.
+    `before_fork` and `after_fork` run in the parent around each fork. A child that `serves` a listening socket starts
+    with the first connection to it, and takes that.
     """
 
     name: str
@@ -49,6 +51,7 @@ class Spec:
     keeps: Callable[[], Collection[int]]
     before_fork: Callable[[], None] = lambda: None
     after_fork: Callable[[], None] = lambda: None
+    serves: socket.socket | None = None
 
 
 @dataclass(eq=False, slots=True)
@@ -63,7 +66,8 @@ class _Running:
 class Children:
     """Keeps one process running for each spec.
 
-    `on_ready` is called once, when all are ready; `on_failed(sentence)` if one cannot start before that.
+    `on_ready` is called once, when all that start by themselves are ready; `on_failed(sentence)` if one cannot start
+    before that.
     """
 
     def __init__(
@@ -84,10 +88,13 @@ class Children:
         self._stopping: Callable[[], None] | None = None
 
     def start(self) -> None:
-        """Fork them all."""
+        """Fork all that start by themselves."""
         freeze_heap()
         for spec in self._specs:
-            self._fork(spec)
+            if spec.serves is None:
+                self._fork(spec)
+            else:
+                self._reactor.add_reader(spec.serves.fileno(), partial(self._first_connection, spec, spec.serves))
 
     def pids(self) -> dict[str, int]:
         """name -> pid of those that run."""
@@ -110,6 +117,10 @@ class Children:
         running = self._running.get(name)
         if running is not None:
             running.child.signal(signum)
+
+    def _first_connection(self, spec: Spec, listener: socket.socket) -> None:
+        self._reactor.remove_reader(listener.fileno())
+        self._fork(spec)
 
     def _fork(self, spec: Spec) -> None:
         if self._stopping is not None:
@@ -158,8 +169,8 @@ class Children:
         data = os.read(running.pipe, _SENTENCE_MAX)
         if data == _READY:
             running.ready = True
-            ready = [name for name, other in self._running.items() if other.ready]
-            if not self._was_ready and len(ready) == len(self._specs):
+            ready = {name for name, other in self._running.items() if other.ready}
+            if not self._was_ready and ready.issuperset(spec.name for spec in self._specs if spec.serves is None):
                 self._was_ready = True
                 self._on_ready()
             return

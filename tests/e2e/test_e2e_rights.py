@@ -64,7 +64,7 @@ def test_what_reads_the_network_has_given_up_root_and_jobs_have_not(open_fleet: 
     open_fleet.join("a", user="nobody")
     minion = open_fleet.daemons["a"]
     users = {title(pid): uid_of(pid) for pid in children_of(master.pid)}
-    assert set(users) == {"master link", "MWorker-0", "MWorker-1", "evaluators", "maintenance"}
+    assert set(users) == {"master link", "MWorker-0", "MWorker-1", "maintenance"}
     assert users.pop("master link") == DAEMON.pw_uid
     assert set(users.values()) == {NOBODY.pw_uid}
     assert uid_of(minion.child("minion link")) == NOBODY.pw_uid
@@ -83,6 +83,27 @@ def test_a_process_that_gave_up_root_cannot_get_anything_back(open_fleet: Fleet)
         assert re.search(r"^CapEff:\t0+$", status, re.M)
         assert re.search(r"^CapPrm:\t0+$", status, re.M)
         assert re.search(r"^NoNewPrivs:\t1$", status, re.M)
+
+
+@needs_root
+def test_a_pillar_that_comes_later_is_compiled_by_a_process_that_has_given_up_root(open_fleet: Fleet) -> None:
+    """Also where this user can read neither Python's folders nor ours, as those of a Python below /root."""
+    pillar = open_fleet.folder / "pillar"
+    pillar.mkdir()
+    master = open_fleet.start_master(
+        user="nobody", link_user="daemon", pillar_roots={"base": [str(pillar)]}, publisher_acl={"me": ["test.ping"]}
+    )
+    open_fleet.join("a", user="nobody")
+    assert master.children("evaluators") == []
+    (pillar / "role.sls").write_text("role: {{ salt['grains.get']('id') }}\nport: {{ none }\n")
+    (pillar / "more.sls").write_text("role: {{ salt['grains.get']('id') }}\n")
+    (pillar / "top.sls").write_text("base:\n  '*': [role, more]\n")
+    assert open_fleet.cli("a", "saltutil.refresh_pillar", "--out", "json").json() == {"a": True}
+    found = open_fleet.cli("a", "pillar.items", "--out", "json").json()["a"]
+    assert found["role"] == "a"
+    assert "role.sls:2: Jinja: unexpected '}'" in found["_errors"][0]
+    (evaluators,) = master.children("evaluators")
+    assert uid_of(evaluators) == NOBODY.pw_uid
 
 
 @needs_root

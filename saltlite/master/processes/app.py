@@ -176,8 +176,18 @@ def auth_spec(config: MasterConfig, listener: socket.socket) -> Spec:
 
 
 def evaluators_spec(config: MasterConfig, listener: socket.socket) -> Spec:
-    """The process that has pillars made; it listens there."""
-    return Spec(EVALUATORS, lambda ready: _run_evaluators(config, listener, ready), lambda: (listener.fileno(),))
+    """The process that has pillars made; it listens there.
+
+    It starts with the first question, which MWorkers have once there is a top file, because a master without a pillar
+    does not need it. It imports all that it needs before it drops its rights: `user` may not be able to read the
+    folders of Python. With external pillars it starts at once, which shows whether they can be loaded.
+    """
+    return Spec(
+        EVALUATORS,
+        lambda ready: _run_evaluators(config, listener, ready),
+        lambda: (listener.fileno(),),
+        serves=None if config.ext_pillar or config.on_demand_ext_pillar else listener,
+    )
 
 
 def _run_peer_runners(
@@ -236,9 +246,7 @@ def _sharedsecret(config: MasterConfig) -> str:
 def _run_evaluators(config: MasterConfig, mworkers: socket.socket, ready: Callable[[], None]) -> None:
     """Opens no store, because it evaluates templates of users."""
     from saltlite.master.processes.evaluators import BUFFER_MAX, MESSAGE_MAX, Evaluators  # noqa: PLC0415 - as above
-    from saltlite.pillar.compiler import has_top  # noqa: PLC0415 - as above
     from saltlite.pillar.files import DiskPillarFiles  # noqa: PLC0415 - as above
-    from saltlite.pillar.jinja_templates import load_jinja  # noqa: PLC0415 - the other processes never load it
 
     files, external = DiskPillarFiles(config.pillar_roots), None
     if config.ext_pillar or config.on_demand_ext_pillar:
@@ -249,9 +257,7 @@ def _run_evaluators(config: MasterConfig, mworkers: socket.socket, ready: Callab
         except RefusedError as error:
             raise StartupError(f"no external pillar can be loaded: {error}") from error
         external = ExternalPillars(opts_of(config, "master"))
-    if has_top(files):  # before the rights are dropped: `user` may not be able to read the folders of Python
-        importlib.import_module("saltlite.config.yamlfile")
-        load_jinja()
+    files.load(functions=account_of(config.user).uid != os.geteuid())
     drop_to(config.user)
     reactor = Reactor()
     process = Evaluators(reactor, files, config.nodegroups, external)
