@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.api import Api, user_file
 from tests.support.cloud import IMAGE, MARK, PLANTED, PROVIDER, Lab
-from tests.support.fleet import Fleet, alive, wait_until
+from tests.support.fleet import WAIT_S, Fleet, alive, wait_until
 
 pytestmark = pytest.mark.e2e
 
@@ -36,9 +36,7 @@ def lab(master: Fleet, capfd: pytest.CaptureFixture[str]) -> Iterator[Lab]:
     """The configuration as it was; machines of a test are gone behind it."""
     made = Lab(master, capfd)
     yield made
-    made.provider()
-    for name in made.there():
-        made.run("-d", name, "-y")
+    made.put_back()
     assert made.there() == set()
 
 
@@ -143,7 +141,7 @@ def test_the_token_of_a_create_that_failed_lets_nobody_in(lab: Lab) -> None:
     with lab.fleet.store() as store:
         tokens = [event.data["token"] for event in store.events(0, 10**6) if event.data.get("act") == "token"]
         assert store.token(tokens[-1]) is not None
-        creating.communicate(timeout=60)
+        creating.communicate(timeout=2 * WAIT_S)
         assert creating.returncode == 4
         assert store.token(tokens[-1]) is None
 
@@ -157,7 +155,7 @@ def test_a_minion_that_had_joined_loses_its_key_when_its_create_fails(lab: Lab) 
     assert len(lines) > 3
     assert not [line for line in lines if MARK in line or "slj1." in line]
     (lab.machines / "go").touch()
-    _out, err = creating.communicate(timeout=60)
+    _out, err = creating.communicate(timeout=2 * WAIT_S)
     (lab.machines / "go").unlink()
     assert (creating.returncode, "something else went wrong" in err) == (4, True)
     assert nothing_is_left(lab, "late1")
@@ -171,7 +169,7 @@ def test_two_commands_do_not_make_one_machine(lab: Lab) -> None:
     assert (second.code, f"process {first.pid} is working on a machine twice there" in second.err) == (4, True)
     assert lab.fleet.keys()["twice"] == ["accepted"]
     (lab.machines / "go").touch()
-    first.communicate(timeout=60)
+    first.communicate(timeout=2 * WAIT_S)
     (lab.machines / "go").unlink()
 
 
@@ -221,7 +219,7 @@ def test_ctrl_c_takes_back_what_is_half_made(lab: Lab, how: signal.Signals, para
     creating = lab.start("-p", "small", *parallel, *names)
     wait_until(lambda: lab.there() >= set(names), "the machines are there")
     creating.send_signal(how)
-    _out, err = creating.communicate(timeout=60)
+    _out, err = creating.communicate(timeout=2 * WAIT_S)
     assert creating.returncode == 130, err
     assert "interrupted" in err
     assert nothing_is_left(lab, *names)
@@ -237,7 +235,7 @@ def test_a_second_ctrl_c_leaves_what_is_there_to_be_cleaned_up(lab: Lab, paralle
     creating.send_signal(signal.SIGINT)
     wait_until((lab.machines / "destroying").exists, "they are being destroyed")
     creating.send_signal(signal.SIGINT)
-    _out, err = creating.communicate(timeout=60)
+    _out, err = creating.communicate(timeout=2 * WAIT_S)
     (lab.machines / "destroying").unlink()
     assert (creating.returncode, "goes on" in err) == (130, True), err
     assert lab.run("--unfinished").json().keys() == set(names)
@@ -249,7 +247,7 @@ def test_a_second_ctrl_c_leaves_what_is_there_to_be_cleaned_up(lab: Lab, paralle
 def test_what_a_killed_command_left_is_listed_and_cleaned_up(lab: Lab) -> None:
     lab.profile("small", trouble="killed")
     creating = lab.start("-p", "small", "dead")
-    creating.communicate(timeout=60)
+    creating.communicate(timeout=2 * WAIT_S)
     assert creating.returncode == -signal.SIGKILL
     listed = lab.run("--unfinished")
     assert listed.code == 4
@@ -264,10 +262,10 @@ def test_a_command_that_died_waiting_for_the_minion_can_be_gone_on_with(lab: Lab
     wait_until(lambda: {"what": "end", "step": "make-machine"}.items() <= last_line(lab).items(), "it waits")
     creating.kill()
     creating.communicate()
-    lab.profile("small", wait_for_minion=20)
+    lab.profile("small", wait_for_minion=WAIT_S)
     resuming = lab.start("--resume")
     lab.fleet.start_minion("slow", join_token=lab.fleet.token("--id", "slow"))
-    _out, err = resuming.communicate(timeout=60)
+    _out, err = resuming.communicate(timeout=2 * WAIT_S)
     assert resuming.returncode == 0, err
     assert [what for what, _ in lab.events("slow")] == ["creating", "requesting", "deploying", "created"]
     assert lab.run("--unfinished").json() == {}

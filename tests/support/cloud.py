@@ -24,7 +24,7 @@ from saltlite.cli.main import main_cloud
 from saltlite.cloud.api import port
 from saltlite.cloud.api.port import Capabilities
 from saltlite.cloud.deploy.bootstrap import bootstrap, retire
-from tests.support.fleet import Fleet, Said
+from tests.support.fleet import WAIT_S, Fleet, Said
 
 SIX = {"id": str, "image": str, "size": str, "state": str, "private_ips": list, "public_ips": list}
 
@@ -172,6 +172,7 @@ class Lab:
     def __init__(self, fleet: Fleet, capture: pytest.CaptureFixture[str]) -> None:
         self.fleet = fleet
         self._capture = capture
+        self._started: list[subprocess.Popen[str]] = []
         self.folder = fleet.folder / "master"
         self.machines = fleet.folder / "machines"
         self.machines.mkdir(exist_ok=True)
@@ -181,7 +182,7 @@ class Lab:
         shutil.copy(DRIVER, drivers)
         self.folder.mkdir(exist_ok=True)
         self.write(
-            "cloud", {"root_dir": str(self.folder / "root"), "cloud_dirs": [str(drivers)], "wait_for_minion": 20}
+            "cloud", {"root_dir": str(self.folder / "root"), "cloud_dirs": [str(drivers)], "wait_for_minion": WAIT_S}
         )
         self.provider()
         self.profile("small")
@@ -214,7 +215,22 @@ class Lab:
 
     def start(self, *words: str) -> subprocess.Popen[str]:
         """The same, running."""
-        return self.fleet.start_cli("cloud", "--out", "json", *words)
+        self._started.append(self.fleet.start_cli("cloud", "--out", "json", *words))
+        return self._started[-1]
+
+    def put_back(self) -> None:
+        """Leave nothing of a test to the next one, however it ended."""
+        for process in self._started:
+            process.kill()
+            process.communicate()
+        for left in ("go", "destroying", "hangs"):
+            (self.machines / left).unlink(missing_ok=True)
+        shutil.rmtree(self.folder / "cloud.conf.d", ignore_errors=True)
+        self.provider()
+        self.profile("small")
+        self.run("--clean", "-y")
+        for name in self.there():
+            self.run("-d", name, "-y")
 
     def there(self) -> set[str]:
         """The machines that the provider has, as it says itself."""
