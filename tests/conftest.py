@@ -61,6 +61,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.pop("PYTEST_ADDOPTS", None)  # for this run only, not for those that tests start
+    # Each of the thousands of processes that tests start would compile all that it imports.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     _read_shipped_files_once()
     ledger = config.getoption("--ledger")
     if ledger and not hasattr(config, "workerinput"):
