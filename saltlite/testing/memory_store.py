@@ -16,7 +16,6 @@ from typing import Any
 
 from saltlite.errors import StoreError
 from saltlite.master.store.ports import (
-    EXPIRED_REASON,
     PRUNE_MOST,
     RETURNS_SIZE,
     DiskUsage,
@@ -34,6 +33,7 @@ from saltlite.master.store.ports import (
     check_job,
     effective_state,
     event_in,
+    expired_reason,
     first_state,
     is_outdated,
     job_event,
@@ -632,7 +632,9 @@ class _MemoryWriter(_MemoryReader):
     def expire(self, now: float) -> list[tuple[Jid, TargetId]]:
         gone = sorted(self._undelivered(now))
         for jid, target in gone:
-            self._move(jid, TargetRow(target, TargetState.EXPIRED, EXPIRED_REASON, now))
+            known = self.minion(self._tables.owners[jid][target])
+            reason = expired_reason(None if known is None else known.end_reason)
+            self._move(jid, TargetRow(target, TargetState.EXPIRED, reason, now))
         return gone
 
     def prune(self, before: float, most: int = PRUNE_MOST) -> int:

@@ -10,10 +10,20 @@ from typing import Any
 
 import pytest
 
-from saltlite.master.store.ports import FunctionSet, JobNews, MinionRow, PartRow, Store, Stored, TargetRow
+from saltlite.master.store.ports import (
+    EXPIRED_REASON,
+    FunctionSet,
+    JobNews,
+    MinionRow,
+    PartRow,
+    Store,
+    Stored,
+    TargetRow,
+)
 from saltlite.model.ids import Jid, MinionId, TargetId
 from saltlite.model.job import TERMINAL, Batch, Job, TargetState, part_id
 from saltlite.model.keys import KeyState
+from saltlite.model.minion import SessionEnd, end_with
 from saltlite.model.signature import by_name
 from tests.support.store import (
     NOW,
@@ -256,8 +266,21 @@ def test_a_job_expires_for_minions_that_had_no_session_since_it_was_made(store: 
     assert gone == [(job(1).jid, WEB1), (job(2).jid, WEB1), (job(2).jid, WEB3)]
     states = [target.state for target in store.targets(job(2).jid)]
     assert states == [TargetState.EXPIRED, TargetState.QUEUED, TargetState.EXPIRED]
-    assert "no session" in store.targets(job(1).jid)[0].reason
     assert store.targets(job(1).jid)[0].changed_at == NOW + 60
+
+
+def test_an_expired_target_says_why_its_minion_was_away_when_it_expired(store: Store) -> None:
+    with store.write() as tx:
+        had_sessions(tx, [row(one, NOW - 9, up=True, master="a") for one in (WEB2, WEB3)])
+        tx.release("a", {WEB2: end_with(SessionEnd.SILENT, 52), WEB3: "a word of a newer release"}, NOW - 1)
+    publish(store, job(1, (WEB1, WEB2, WEB3)))
+    with store.write() as tx:
+        assert len(tx.expire(NOW + 60)) == 3
+    with store.write() as tx:  # its next session takes the reason of the last one away
+        had_sessions(tx, [row(WEB2, NOW + 99, up=True)])
+    assert [target.reason for target in store.targets(job(1).jid)] == [
+        f"{EXPIRED_REASON}: never connected", f"{EXPIRED_REASON}: no heartbeat for 52 s", EXPIRED_REASON,
+    ]  # fmt: skip
 
 
 def test_a_job_does_not_expire_for_a_minion_whose_session_is_older_than_the_job_but_lasts(

@@ -155,6 +155,7 @@ def test_when_only_those_are_left_that_do_not_come_the_batch_ends() -> None:
     assert world.states()[4:] == [PLANNED, PLANNED]
     world.go_on(1.0)
     assert world.states()[4:] == [EXPIRED, EXPIRED]
+    assert [reason.rpartition(": ")[2] for reason in world.reasons()] == ["never connected"]
     assert world.store.open_targets(world.job.jid) == 0
 
 

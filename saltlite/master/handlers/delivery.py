@@ -16,7 +16,6 @@ from saltlite.master.handlers.minions import PresenceChange, ensure
 from saltlite.master.processes.context import LinkPort, Master, RecentProofs
 from saltlite.master.protocol.sessions import HELD_MAX
 from saltlite.master.store.ports import (
-    EXPIRED_REASON,
     BatchJob,
     OpenJob,
     Standing,
@@ -24,6 +23,7 @@ from saltlite.master.store.ports import (
     StoreReader,
     StoreWriter,
     TargetRow,
+    expired_reason,
 )
 from saltlite.model.clock import Clock
 from saltlite.model.events import tag_job_turn
@@ -77,8 +77,18 @@ def _moves(store: StoreReader, job: BatchJob, now: float) -> list[TargetRow]:
         quiet_since = max(standing.changed_at, store.planned_seen(job.jid))
         if now <= quiet_since + job.deliver_ms / 1000:
             return []
-        ending = TargetState.EXPIRED, EXPIRED_REASON
+        return _expired(store, job.jid, now)
     return [TargetRow(row.id, *ending, now) for row in store.targets_in(job.jid, TargetState.PLANNED)]
+
+
+def _expired(store: StoreReader, jid: Jid, now: float) -> list[TargetRow]:
+    """The planned targets, none of which is connected, each with the reason of its minion."""
+    planned = [row.id for row in store.targets_in(jid, TargetState.PLANNED)]
+    managing = store.managing_minions(jid)
+    owners = {target: managing.get(target, MinionId(target)) for target in planned}
+    ends = {row.id: row.end_reason for row in store.minions(set(owners.values()))}
+    reasons = {target: expired_reason(ends.get(owner)) for target, owner in owners.items()}
+    return [TargetRow(target, TargetState.EXPIRED, reason, now) for target, reason in reasons.items()]
 
 
 def _ending(job: BatchJob, standing: Standing, now: float) -> tuple[TargetState, str] | None:

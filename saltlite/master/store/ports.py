@@ -31,6 +31,7 @@ from saltlite.model.job import (
     resource_parts,
 )
 from saltlite.model.keys import AuthToken, Fingerprint, KeyRecord, KeyState
+from saltlite.model.minion import ABSENCES, absence
 from saltlite.wire import codec
 
 
@@ -652,6 +653,13 @@ class Store(StoreReader, Protocol):
 
 
 EXPIRED_REASON = "it had no session before the delivery time of the job was over"
+
+
+def expired_reason(end: str | None) -> str:
+    """The reason of an expired target, with why its minion was not connected if that is known. `end` is that of the
+    minion's last session (`MinionRow.end_reason`), None if it never had one."""
+    why = ABSENCES["never"] if end is None else absence(end)
+    return EXPIRED_REASON if why == ABSENCES["away"] else f"{EXPIRED_REASON}: {why}"
 
 
 UNREADABLE_TAG = "salt/unreadable"

@@ -586,12 +586,13 @@ _REDUCIBLE = (
     " WHERE NOT EXISTS (SELECT 1 FROM job_targets AS t WHERE t.jid = a.jid AND t.rank < 9) ORDER BY a.jid LIMIT ?"
 )
 UNDELIVERED = (
-    "SELECT t.jid, t.target FROM job_targets AS t INDEXED BY job_targets_unfinished"
+    "SELECT t.jid, t.target, m.id, m.end_reason FROM job_targets AS t INDEXED BY job_targets_unfinished"
     " CROSS JOIN jobs AS j ON j.jid = t.jid LEFT JOIN minions AS m ON m.id = t.minion"
     " WHERE t.rank = 0 AND t.rank < 9 AND t.changed_at + j.deliver_ms / 1000.0 <= ?"
     " AND (m.id IS NULL OR (m.up = 0 AND m.last_seen < t.changed_at))"
 )
-"""Targets to expire; its one value is the time it is."""
+"""Targets to expire, each with the id of its minion if that ever had a session, and how its last one ended. Its value
+is the time it is."""
 _DIGESTS = (
     "SELECT coalesce(m.functions, ''), count(*), min(asked.value) FROM json_each(?) AS asked"
     " LEFT JOIN minions AS m ON m.id = asked.value GROUP BY 1"

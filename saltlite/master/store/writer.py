@@ -18,7 +18,6 @@ from saltlite.errors import StoreError
 from saltlite.master.store import reader
 from saltlite.master.store.ports import (
     AT_MAX,
-    EXPIRED_REASON,
     NEVER_RAN,
     PRUNE_MOST,
     RANK,
@@ -33,6 +32,7 @@ from saltlite.master.store.ports import (
     cancelled_reason,
     check_job,
     effective_state,
+    expired_reason,
     first_state,
     is_outdated,
     job_event,
@@ -572,12 +572,14 @@ class SqlWriter(SqlReader):
         self._transaction.later(sql, (functions.digest, functions.whole, packed))
 
     def expire(self, now: float) -> list[tuple[Jid, TargetId]]:
-        gone = [(jid, target) for jid, target in self._transaction.rows(_UNDELIVERED_SORTED, (now,))]
         queued = RANK[TargetState.QUEUED]
-        self._end_undelivered(
-            [(jid, TargetRow(target, TargetState.EXPIRED, EXPIRED_REASON, now), queued) for jid, target in gone]
-        )
-        return gone
+        found = []
+        for jid, target, minion, end in self._transaction.rows(_UNDELIVERED_SORTED, (now,)):
+            # The next session of the minion would take this away, and the job is looked at later.
+            reason = expired_reason(None if minion is None else end or "")
+            found.append((jid, TargetRow(target, TargetState.EXPIRED, reason, now), queued))
+        self._end_undelivered(found)
+        return [(jid, row.id) for jid, row, _rank in found]
 
     def prune(self, before: float, most: int = PRUNE_MOST) -> int:
         pruned = self._prune_ended(before, -1, most)
