@@ -24,6 +24,7 @@ from saltlite.client.local import JobCall
 from saltlite.client.rerun import same_calls
 from saltlite.errors import RefusedError, UsageError
 from saltlite.model.ids import parse_jid, parse_minion_id
+from saltlite.model.job import TargetKind
 from saltlite.model.signature import parse_signature
 from saltlite.wire.job_body import CALLS_MAX
 
@@ -53,6 +54,7 @@ EVENTS_READ = 5000
 """Events that one request looks through for those with a part of a tag."""
 EVENTS_STEP = 1000
 """Those that it asks the master for at once."""
+TARGET_TYPES = tuple(map(str, TargetKind))
 
 
 class FleetEndpoint(Endpoint):
@@ -87,6 +89,9 @@ class FleetEndpoint(Endpoint):
         given = self.texts("tgt", "tgt_type")
         if given and not given.get("tgt"):
             raise UsageError("tgt, the target that tgt_type is for, is missing or empty")
+        # Here, because an answer that needs no target, such as that no function has this prefix, would not say it.
+        if given.get("tgt_type", "glob") not in TARGET_TYPES:
+            raise UsageError(f"there is no target type {given['tgt_type'][:40]!r}: it is {', '.join(TARGET_TYPES)}")
         return {"tgt_type": "glob", **given} if given else {}
 
     def whole(self, name: str, default: int, least: int = 0, most: int = 10**10) -> int:
