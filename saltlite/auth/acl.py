@@ -46,6 +46,9 @@ NAME_MAX = 255
 """Characters of a function or a user for which every pattern is run. Patterns that no automaton can match may deny
 longer texts, as they could take too long."""
 
+NAMED_MAX = 5
+"""A refusal names so many of the rights of which one is enough."""
+
 _NO_MODULES = ("", RUNNER, WHEEL, EXECUTOR, RETURNER, HOOK)
 """Kinds that no module of runners gives its name to."""
 _MODULE = re.compile(r"([A-Za-z0-9_]+)\.\*", re.ASCII)
@@ -374,74 +377,75 @@ _FILES = (
     "fileserver.envs", "fileserver.file_list", "fileserver.dir_list", "fileserver.empty_dir_list",
     "fileserver.symlink_list",
 )  # fmt: skip
+_CLEARED = ("cache.clear_grains", "cache.clear_pillar", "cache.clear_all", "cache.flush")
 CLOUD = ("cloud.action", "cloud.destroy", "cloud.function", "cloud.map_run", "cloud.profile")
 """Runners that run drivers of clouds, and tell of it."""
 
-RIGHTS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "login": (ANYBODY, ()),
-    "logout": (ANYBODY, ()),
-    "whoami": (ANYBODY, ()),
-    "acl_explain": (ANYBODY, ()),
+RIGHTS: dict[str, tuple[str, tuple[str, ...], str]] = {
+    "login": (ANYBODY, (), "log in"),
+    "logout": (ANYBODY, (), "log out"),
+    "whoami": (ANYBODY, (), "ask who they are"),
+    "acl_explain": (ANYBODY, (), "ask what is granted"),
     # Of holders of tokens, which the request names.
-    "event_views": (ANYBODY, ()),
-    "publish": (JOBS, ()),
-    "describe": (JOBS, ()),
-    "copy_begin": (JOBS, ("cp.recv",)),
-    "copy_put": (JOBS, ("cp.recv",)),
-    "copy_end": (JOBS, ("cp.recv",)),
+    "event_views": (ANYBODY, (), "ask for the views of tokens"),
+    "publish": (JOBS, (), "publish jobs"),
+    "describe": (JOBS, (), "ask what functions do"),
+    "copy_begin": (JOBS, ("cp.recv",), "copy files to minions"),
+    "copy_put": (JOBS, ("cp.recv",), "copy files to minions"),
+    "copy_end": (JOBS, ("cp.recv",), "copy files to minions"),
     # Own jobs; `sees_jobs_of_others` decides on the others.
-    "follow": (SOMEBODY, ()),
-    "job_list": (SOMEBODY, ()),
-    "job_show": (SOMEBODY, ()),
-    "job_return": (SOMEBODY, ()),
-    "job_kill": (SOMEBODY, ()),
-    "events": (SOMEBODY, ()),
-    "last_seen": (SOMEBODY, ()),
-    "complete": (SOMEBODY, ()),
-    "runner_event": (SOMEBODY, ()),
-    "auth_token_list": (SOMEBODY, ()),
-    "auth_token_revoke": (SOMEBODY, ()),
+    "follow": (SOMEBODY, (), "follow jobs"),
+    "job_list": (SOMEBODY, (), "list jobs"),
+    "job_show": (SOMEBODY, (), "see jobs"),
+    "job_return": (SOMEBODY, (), "see returns of jobs"),
+    "job_kill": (SOMEBODY, (), "end jobs"),
+    "events": (SOMEBODY, (), "see events"),
+    "last_seen": (SOMEBODY, (), "ask when minions were last seen"),
+    "complete": (SOMEBODY, (), "ask for completions"),
+    "runner_event": (SOMEBODY, (), "report calls of runners"),
+    "auth_token_list": (SOMEBODY, (), "list logins"),
+    "auth_token_revoke": (SOMEBODY, (), "revoke logins"),
     # Which path, its handler says.
-    "hook": (HOOK, ()),
-    "event_send": (RUNNER, ("event.send",)),
-    "status": (RUNNER, ("manage.status",)),
-    "masters": (RUNNER, ("manage.status",)),
-    "minions": (RUNNER, _MINIONS),
-    "match": (RUNNER, ("match.compound_matches", "resource.match")),
+    "hook": (HOOK, (), "post to hooks"),
+    "event_send": (RUNNER, ("event.send",), "send events"),
+    "status": (RUNNER, ("manage.status",), "see the status of the fleet"),
+    "masters": (RUNNER, ("manage.status",), "list masters"),
+    "minions": (RUNNER, _MINIONS, "list minions"),
+    "match": (RUNNER, ("match.compound_matches", "resource.match"), "ask what a target selects"),
     # Which bank of these, its handler says.
-    "cached": (RUNNER, ("cache.grains", "cache.pillar", "cache.list", "cache.fetch")),
-    "cache_clear": (RUNNER, ("cache.clear_grains", "cache.clear_pillar", "cache.clear_all", "cache.flush")),
+    "cached": (RUNNER, ("cache.grains", "cache.pillar", "cache.list", "cache.fetch"), "see cached data"),
+    "cache_clear": (RUNNER, _CLEARED, "clear caches"),
     # What of it, its handler says.
-    "file_list": (RUNNER, _FILES),
-    "missing_functions": (RUNNER, ("doc.execution", "smi.report")),
-    "mine_get": (RUNNER, ("mine.get",)),
-    "pillar_show": (RUNNER, ("pillar.show_pillar", "pillar.show_top")),
-    "resource_list": (RUNNER, _RESOURCES),
-    "resource_owner": (RUNNER, ("resource.owner", "resource.show")),
-    "resource_grains": (RUNNER, ("resource.grains", "resource.show")),
-    "resource_list_grains": (RUNNER, ("resource.list_grains",)),
-    "resource_transfer": (RUNNER, ("resource.transfer",)),
-    "resource_confirm": (RUNNER, ("resource.confirm",)),
-    "resource_stats": (RUNNER, ("resource.stats",)),
-    "resource_compact": (RUNNER, ("resource.compact",)),
-    "resource_verify": (RUNNER, ("resource.verify",)),
-    "key_list": (WHEEL, ("key.list_all", "key.list", "key.glob_match", "key.name_match", "key.finger")),
-    "key_finger": (WHEEL, ("key.finger", "key.finger_master", "key.master_key_str")),
-    "key_change": (WHEEL, ("key.accept", "key.reject", "key.delete", "key.revoke")),
-    "key_preaccept": (WHEEL, ("key.accept",)),
-    "key_rename": (WHEEL, ("key.rename",)),
-    "master_drain": (WHEEL, ("master.drain",)),
-    "master_remove": (WHEEL, ("master.remove",)),
-    "token_create": (WHEEL, ("key.token_create",)),
-    "token_list": (WHEEL, ("key.token_list",)),
-    "token_revoke": (WHEEL, ("key.token_revoke",)),
-    "config_values": (WHEEL, ("config.values",)),
-    "minions_connected": (WHEEL, ("minions.connected",)),
+    "file_list": (RUNNER, _FILES, "list files of the file server"),
+    "missing_functions": (RUNNER, ("doc.execution", "smi.report"), "ask which functions are missing"),
+    "mine_get": (RUNNER, ("mine.get",), "read the mine"),
+    "pillar_show": (RUNNER, ("pillar.show_pillar", "pillar.show_top"), "see pillars"),
+    "resource_list": (RUNNER, _RESOURCES, "list resources"),
+    "resource_owner": (RUNNER, ("resource.owner", "resource.show"), "ask which minion manages a resource"),
+    "resource_grains": (RUNNER, ("resource.grains", "resource.show"), "see grains of resources"),
+    "resource_list_grains": (RUNNER, ("resource.list_grains",), "list grains of resources"),
+    "resource_transfer": (RUNNER, ("resource.transfer",), "transfer resources"),
+    "resource_confirm": (RUNNER, ("resource.confirm",), "confirm registrations of resources"),
+    "resource_stats": (RUNNER, ("resource.stats",), "see figures of the registry of resources"),
+    "resource_compact": (RUNNER, ("resource.compact",), "compact the registry of resources"),
+    "resource_verify": (RUNNER, ("resource.verify",), "verify the registry of resources"),
+    "key_list": (WHEEL, ("key.list_all", "key.list", "key.glob_match", "key.name_match", "key.finger"), "list keys"),
+    "key_finger": (WHEEL, ("key.finger", "key.finger_master", "key.master_key_str"), "see fingerprints"),
+    "key_change": (WHEEL, ("key.accept", "key.reject", "key.delete", "key.revoke"), "change keys"),
+    "key_preaccept": (WHEEL, ("key.accept",), "accept keys in advance"),
+    "key_rename": (WHEEL, ("key.rename",), "rename minions"),
+    "master_drain": (WHEEL, ("master.drain",), "drain masters"),
+    "master_remove": (WHEEL, ("master.remove",), "remove masters"),
+    "token_create": (WHEEL, ("key.token_create",), "create join tokens"),
+    "token_list": (WHEEL, ("key.token_list",), "list join tokens"),
+    "token_revoke": (WHEEL, ("key.token_revoke",), "revoke join tokens"),
+    "config_values": (WHEEL, ("config.values",), "see the configuration of the master"),
+    "minions_connected": (WHEEL, ("minions.connected",), "list connected minions"),
     # Which function, its handler says.
-    "wheel_event": (SOMEBODY, ()),
-    "cloud_event": (RUNNER, CLOUD),
+    "wheel_event": (SOMEBODY, (), "report calls of wheel functions"),
+    "cloud_event": (RUNNER, CLOUD, "report what clouds do"),
 }
-"""verb -> who may ask it: a kind, and the names of which one is enough."""
+"""verb -> who may ask it: a kind, and the names of which one is enough; and what it does, for refusals."""
 
 JOBS_OF_OTHERS = (
     "jobs.list_jobs", "jobs.list_jobs_filter", "jobs.list_job", "jobs.print_job", "jobs.lookup_jid", "jobs.active",
@@ -614,7 +618,7 @@ def authorize(principal: Principal, action: Action, config: AccessConfig, select
         return
     holder = config.granted.holder(principal)
     rules = () if holder.is_blacklisted else holder.rules
-    kind, names = RIGHTS.get(action.verb, ("", ()))
+    kind, names, what = RIGHTS.get(action.verb, ("", (), action.verb))
     if kind == JOBS and _may_publish(rules, names, action, config):
         if action.call is None:
             return
@@ -627,7 +631,7 @@ def authorize(principal: Principal, action: Action, config: AccessConfig, select
     wanted = (action.name,) if action.name or kind == HOOK else names
     if kind in (RUNNER, WHEEL, HOOK) and _names_any(rules, kind, wanted):
         return
-    raise RefusedError(_refusal(principal, action.verb, kind, wanted, config))
+    raise RefusedError(_refusal(principal, what, kind, wanted, config))
 
 
 def is_operator(principal: Principal, config: AccessConfig) -> bool:
@@ -771,11 +775,15 @@ def no_hook(path: str) -> str:
     return f"post to /hook/{path}: that takes @hook with this path in publisher_acl or external_auth"
 
 
-def _refusal(principal: Principal, verb: str, kind: str, names: Sequence[str], config: AccessConfig) -> str:
-    what = verb.replace("_", " ")
+def _refusal(principal: Principal, what: str, kind: str, names: Sequence[str], config: AccessConfig) -> str:
     if not config.granted.of(principal):
         return f"{principal} may not {what}: run it as root, or as the user who started the master"
     if kind == HOOK:
         return f"{principal} may not {no_hook(names[0])}"
-    need = f"@{kind} {' or '.join(names)}" if kind in (RUNNER, WHEEL) else "a right to any function"
+    need = f"@{kind} {_any_of(names)}" if kind in (RUNNER, WHEEL) else "a right to any function"
     return f"{principal} may not {what}: that takes {need} in publisher_acl or external_auth"
+
+
+def _any_of(names: Sequence[str]) -> str:
+    more = len(names) - NAMED_MAX
+    return " or ".join([*names[:NAMED_MAX], *([f"one of {more} others"] if more > 0 else [])])

@@ -71,7 +71,7 @@ def answers(request: dict[str, Any]) -> Iterable[Step]:
 
 def refusing(_request: dict[str, Any]) -> Iterable[Step]:
     """Of a master that does not take the caller for an operator."""
-    return [{"ok": False, "exit": 6, "error": "mallory may not runner event"}]
+    return [{"ok": False, "exit": 6, "error": "mallory may not report calls of runners"}]
 
 
 @pytest.fixture

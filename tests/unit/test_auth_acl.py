@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from saltlite.auth.acl import (
+    NAMED_MAX,
     RIGHTS,
     RULES_MAX,
     TEXT_MAX,
@@ -137,8 +138,17 @@ def test_the_table_has_exactly_the_verbs_that_the_master_answers() -> None:
 
 
 def test_the_refusal_says_who_may_not_do_what_and_the_way_out() -> None:
-    with pytest.raises(RefusedError, match=r"mallory \(uid 1000\) may not job kill: run it as root"):
+    with pytest.raises(RefusedError, match=r"mallory \(uid 1000\) may not end jobs: run it as root"):
         authorize(Principal("mallory", 1000), Action("job_kill"), access())
+
+
+def test_of_many_rights_of_which_one_is_enough_the_refusal_names_the_first() -> None:
+    with pytest.raises(
+        RefusedError, match=r"fred \(uid 1000\) may not list minions: that takes @runner manage"
+    ) as told:
+        authorize(Principal("fred", 1000), Action("minions"), access({"fred": ["test.*"]}))
+    assert str(told.value).count(" or manage.") == NAMED_MAX - 1
+    assert " or one of 9 others in " in str(told.value)
 
 
 def test_the_user_of_the_masters_processes_is_refused_whatever_is_granted_to_it() -> None:
