@@ -418,10 +418,11 @@ _CURSOR_DIGITS = 18
 class Events(Endpoint):
     """/events: events from now on, or after Last-Event-ID, until the token ends.
 
-    Events of jobs have arguments, targets and returns as in Salt, unless `returns=false`.
+    Events of jobs have arguments, targets and returns as in Salt, unless `returns=false`. With `tag`, only events with
+    this part in their tag.
     """
 
-    QUERY = frozenset({"returns"})
+    QUERY = frozenset({"returns", "tag"})
     ENDLESS = True
 
     def streams(self) -> bool:
@@ -432,7 +433,7 @@ class Events(Endpoint):
 
     async def get(self) -> None:
         """Send events for as long as the caller reads them."""
-        after = self._cursor()
+        after, tag = self._cursor(), self.get_query_argument("tag", "")
         async with self.context.feeds.watch(self.token(), after, returns=self._returns()) as watcher:
             self._watcher = watcher
             packs = _takes_gzip(self.request.headers.get("Accept-Encoding", ""))
@@ -446,18 +447,19 @@ class Events(Endpoint):
             with contextlib.suppress(StreamClosedError):
                 self.write(begin)
                 await self.flush()
-                await self._send_all(watcher, packs)
+                await self._send_all(watcher, tag, packs)
         if not self._finished:
             self.finish()
 
-    async def _send_all(self, watcher: Watcher, packs: bool) -> None:
+    async def _send_all(self, watcher: Watcher, tag: str, packs: bool) -> None:
         quiet = packed(QUIET) if packs else QUIET
         try:
             while True:
                 batch = await watcher.next()
                 if watcher.closed:
                     return
-                self.write(quiet if batch is None else batch.packed if packs else batch.text)
+                wanted = batch and batch.tagged(tag)
+                self.write(quiet if wanted is None else wanted.packed if packs else wanted.text)
                 # The next batch is taken when this one was sent.
                 await self.flush()
         except SaltliteError as error:

@@ -131,7 +131,9 @@ class EventBatch:
 
     @cached_property
     def text(self) -> bytes:
-        """As server-sent events."""
+        """As server-sent events. Without any only the cursor, so that a client that reconnects is not behind."""
+        if not self.events:
+            return b"id: %d\n\n" % self.seq
         return b"".join(b"id: %d\ntag: %s\ndata: %s\n\n" % (one.seq, _line(one.tag), one.data) for one in self.events)
 
     @cached_property
@@ -147,6 +149,12 @@ class EventBatch:
     def behind(self, seq: int) -> EventBatch:
         """The part above a cursor."""
         return self if seq <= self.after else EventBatch(seq, self.seq, [one for one in self.events if one.seq > seq])
+
+    def tagged(self, tag: str) -> EventBatch:
+        """The events with this part in their tag, perhaps none."""
+        if not tag:
+            return self
+        return EventBatch(self.after, self.seq, [one for one in self.events if tag in one.tag])
 
 
 def _line(tag: str) -> bytes:

@@ -549,9 +549,15 @@ def _stream(name: str, summary: str) -> dict[str, Any]:
         "schema": {"enum": ["true", "false"], "default": "true"},
         "description": "Whether events of jobs have arguments, targets and returns.",
     }
+    tag = {
+        "name": "tag",
+        "in": "query",
+        "schema": {"type": "string"},
+        "description": "Only events with this part in their tag.",
+    }
     content = {"text/event-stream": {"schema": {"type": "string"}}}
     done = {"description": "events, until the caller goes away", "content": content}
-    return {**_operation(name, summary), "parameters": [cursor, returns], "responses": {"200": done, **_errors()}}
+    return {**_operation(name, summary), "parameters": [cursor, returns, tag], "responses": {"200": done, **_errors()}}
 
 
 def _plain(name: str, summary: str) -> dict[str, Any]:

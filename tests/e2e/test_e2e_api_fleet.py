@@ -300,6 +300,13 @@ def test_earlier_events_are_found_by_a_part_of_their_tag(admin: Api) -> None:
     assert [row["tag"].rpartition("/")[2] for row in rest["events"]] == ["one"]
 
 
+def test_the_stream_of_events_has_only_those_with_a_part_of_their_tag(admin: Api) -> None:
+    with admin.events(tag="hook/straw/") as stream:
+        admin.post("/hook/hay", {})
+        admin.post("/hook/straw/one", {})
+        assert next(stream)["tag"] == "salt/netapi/hook/straw/one"
+
+
 def test_a_dry_run_calls_nothing(admin: Api) -> None:
     job = {"tgt": "a", "fun": "test.echo", "arg": ["x"], "dry": True}
     found = finished(admin, admin.post("/fleet/jobs", job).json()["jid"])

@@ -98,10 +98,10 @@ class Api:
         return self.post("/", lowstate)
 
     @contextmanager
-    def events(self, after: int | None = None) -> Iterator[Iterator[dict[str, Any]]]:
+    def events(self, after: int | None = None, tag: str = "") -> Iterator[Iterator[dict[str, Any]]]:
         """The stream of /events, which has begun: `id`, `tag` and `data` of each."""
         headers = {"X-Auth-Token": self.token, **({} if after is None else {"Last-Event-ID": str(after)})}
-        request = urllib.request.Request(self.url + "/events", headers=headers)
+        request = urllib.request.Request(f"{self.url}/events?tag={urllib.parse.quote(tag)}", headers=headers)
         with urllib.request.urlopen(request, context=self._context(), timeout=WAIT_S) as answer:
             assert answer.readline() == b"retry: 400\n"
             yield _events(answer)

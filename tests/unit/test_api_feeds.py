@@ -360,6 +360,13 @@ def test_a_quiet_watcher_is_woken_and_a_closed_one_comes_back(monkeypatch: pytes
     story(play, a="all")
 
 
+def test_a_batch_without_a_wanted_event_still_moves_the_cursor() -> None:
+    batch = EventBatch(9, 12, [FeedEvent(10, "salt/job/1/new", b"{}"), FeedEvent(12, "salt/auth", b"{}")])
+    assert batch.tagged("") is batch
+    assert batch.tagged("job").text == b"id: 10\ntag: salt/job/1/new\ndata: {}\n\n"
+    assert batch.tagged("nothing").text == b"id: 12\n\n"
+
+
 def test_batches_in_gzip_refer_to_no_others() -> None:
     large = EventBatch(0, 9, [FeedEvent(seq, "salt/job/1/ret/web1", b'{"x": %d}' % seq) for seq in range(500)])
     small = EventBatch(9, 10, [FeedEvent(10, "a\nb", b"{}")])
