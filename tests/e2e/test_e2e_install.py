@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from tests.support.fleet import Fleet, write_config
+from saltlite.cloud.deploy.offer import NOTHING_CAME
+from tests.support.fleet import Fleet, wait_until, write_config
 from tests.support.tree import in_tree, is_possible
 
 MISSING = [
@@ -24,8 +25,13 @@ MISSING = [
 ]
 pytestmark = [
     pytest.mark.e2e,
+    pytest.mark.timeout(600),  # of a loaded machine: pip installs, in three trees
     pytest.mark.skipif(bool(MISSING), reason=f"not on this machine: {', '.join(MISSING)}"),
 ]
+
+
+INSTALL_S = 400.0
+"""Seconds for all that an installer does, pip's work too, beside other tests."""
 
 
 @pytest.fixture(scope="module")
@@ -57,23 +63,13 @@ def tried(folder: Path, command: str, more: str = "") -> str:
 
 
 def test_one_command_makes_a_machine_a_minion_that_answers(master: Fleet, tmp_path: Path) -> None:
-    # The minion ends with the tree, so the tree waits until the master has asked.
     looks = """
 ls /etc/saltlite/cloud /tmp
 stat -c '%a %U %n' /opt/saltlite /etc/saltlite/minion.d/90-cloud.conf
 /usr/local/bin/saltlite-call --local test.version
 tr '\\0' '\\n' </proc/$(cat /etc/saltlite/cloud/pid)/environ | grep -c slj1
-until [ -e /tmp/in/done ]; do sleep 0.1; done
 """
-    with ThreadPoolExecutor(1) as pool:
-        tree = pool.submit(tried, tmp_path, f"{offered(master)} -s -- --id web1", looks)
-        try:
-            master.wait_up("web1")
-            ping = master.cli("*", "test.ping", "--out", "json")
-        finally:
-            (tmp_path / "given/done").touch()
-        out = tree.result()
-    assert ping.json() == {"web1": True}, out
+    out = answers(master, tmp_path, tried, "web1", f"{offered(master)} -s -- --id web1", looks)
     assert "saltlite: this machine is a minion of 127.0.0.1:" in out
     lines = out.splitlines()
     assert {"code 0", "755 root /opt/saltlite", "600 root /etc/saltlite/minion.d/90-cloud.conf"} <= set(lines), out
@@ -81,6 +77,26 @@ until [ -e /tmp/in/done ]; do sleep 0.1; done
     assert "join_token" not in lines, out
     assert not [line for line in lines if line.startswith("tmp.")], out
     assert lines[-1] == "0", out
+
+
+def answers(
+    master: Fleet, folder: Path, typed: Callable[[Path, str, str], str], name: str, line: str, looks: str = ""
+) -> str:
+    """Type the line in a new tree until the minion that it makes has answered a ping; what the tree printed."""
+    # The minion ends with the tree, so the tree waits until the master has asked.
+    waits = "touch /tmp/in/installed\nuntil [ -e /tmp/in/done ]; do sleep 0.1; done\n"
+    given = folder / "given"
+    with ThreadPoolExecutor(1) as pool:
+        tree = pool.submit(typed, folder, line, f"{looks}{waits}")
+        try:
+            wait_until(lambda: (given / "installed").exists() or tree.done(), "the installer ended", INSTALL_S)
+            ping = master.cli(name, "test.ping", "--out", "json")
+        finally:
+            given.mkdir(exist_ok=True)
+            (given / "done").touch()
+        out = tree.result()
+    assert ping.json() == {name: True}, out
+    return out
 
 
 _LEFT = """
@@ -131,6 +147,50 @@ def test_a_token_that_is_used_up_or_revoked_is_said_at_once(master: Fleet, tmp_p
     refuses(tmp_path, leaked, "its join token has expired, was revoked,")
 
 
+_ONLY_BUSYBOX = """
+cp /bin/busybox /tmp/busybox
+/tmp/busybox find /usr/bin /usr/sbin /usr/local/bin /usr/local/sbin ! -type d \
+    ! -name 'python3*' ! -name 'user*' ! -name nologin ! -name openssl -exec /tmp/busybox rm -f {} +
+/tmp/busybox cp /tmp/busybox /bin/busybox
+for applet in $(/bin/busybox --list); do
+    /bin/busybox ln -s /bin/busybox "/bin/$applet"
+done
+"""
+"""All programs are BusyBox's, but for what Debian's build of it lacks: useradd, and TLS (it asks openssl)."""
+
+
+def only_busybox(folder: Path, command: str, more: str = "") -> str:
+    """As `tried`, where all programs are BusyBox's, the shell as well."""
+    given = folder / "given"
+    given.mkdir(exist_ok=True)
+    (given / "typed").write_text(f"{command}\necho code $?\n{more}")
+    return in_tree(folder / "tree", given, f"{_ONLY_BUSYBOX}\nexec sh /tmp/in/typed")
+
+
+@pytest.mark.skipif(shutil.which("busybox") is None, reason="not on this machine: busybox")
+def test_the_command_for_wget_makes_a_machine_with_busybox_a_minion(master: Fleet, tmp_path: Path) -> None:
+    line = f"{offered(master, '--wget')} -s -- --id alpine1"
+    out = answers(master, tmp_path, only_busybox, "alpine1", line)
+    assert "saltlite: this machine is a minion of 127.0.0.1:" in out
+    assert "code 0" in out.splitlines(), out
+
+
+@pytest.mark.skipif(shutil.which("busybox") is None, reason="not on this machine: busybox")
+def test_the_command_for_wget_runs_nothing_but_the_installer_that_was_offered(master: Fleet, tmp_path: Path) -> None:
+    line = offered(master, "--wget")
+    (offer,) = offers(master).glob(f"{line.partition('/install/')[2].split()[0]}.json")
+    whole = offer.read_text()
+    altered = whole.replace("umask 022", "umask 023")
+    assert altered != whole
+    offer.write_text(altered)
+    gone = line.replace(f"/install/{offer.stem}", "/install/aaaaaaaa")
+    looks = "\nls -d /opt/saltlite /etc/saltlite 2>/dev/null; echo"
+    out = only_busybox(tmp_path, f"{line}{looks} altered\n{gone}{looks} gone")
+    assert out == (
+        f"{NOTHING_CAME}\naltered\nwget: server returned error: HTTP/1.1 403 Forbidden\n{NOTHING_CAME}\ngone\ncode 0\n"
+    )
+
+
 def test_what_the_master_serves_has_no_secret_and_does_not_outlive_its_token(master: Fleet) -> None:
     line = offered(master)
     assert line.startswith("curl -sSk --connect-timeout 10 --pinnedpubkey sha256//")
@@ -149,7 +209,11 @@ def test_without_the_api_nothing_is_offered_and_no_token_is_made(fleet: Fleet) -
     said = fleet.cli("key", "token", "create", "--install", "--address", "127.0.0.1")
     assert (said.code, said.out) == (1, ""), said
     assert "start saltlite-api, which serves the installer" in said.err
-    wrong = {"--address x": "--address is for --install", "--install --address a/b": "is not the name"}
+    wrong = {
+        "--address x": "--address is for --install",
+        "--wget": "--wget is for --install",
+        "--install --address a/b": "is not the name",
+    }
     for options, sentence in wrong.items():
         said = fleet.cli("key", "token", "create", *options.split())
         assert sentence in said.err, said

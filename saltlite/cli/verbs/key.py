@@ -320,12 +320,14 @@ def run_token_create(argv: Sequence[str], console: Console) -> int:
         Option("--id", metavar="GLOB", help="the minion ids that may use it (*)"),
         Option("--install", help="print the command that makes a minion; as root"),
         Option("--address", metavar="HOST", help="with --install: this machine, as minions see it"),
+        Option("--wget", help="with --install: a command for wget, not curl"),
     ).parse(argv)
     if parsed.words:
         raise UsageError(f"{parsed.words[0]!r} is not expected: give the minion ids of a token with --id")
     given = parsed.options
-    if parsed.on("address") and not parsed.on("install"):
-        raise UsageError("--address is for --install")
+    for option in ("address", "wget"):
+        if parsed.on(option) and not parsed.on("install"):
+            raise UsageError(f"--{option} is for --install")
     offered = _offer(parsed, console) if parsed.on("install") else None
     with open_client(parsed) as client:
         answer = client.call(
@@ -360,7 +362,12 @@ def _offer(parsed: Parsed, console: Console) -> Callable[[str], str]:
     host: str = parsed.options.get("address", "") or socket.getfqdn()
     expires_at = console.now() + parsed.options.get("expires", DEFAULT_EXPIRY_S)
     check(api, host)
-    return lambda token: offer(api, parse_token(token), expires_at, host=host, master_port=port)
+
+    def offered(token: str) -> str:
+        commands = offer(api, parse_token(token), expires_at, host=host, master_port=port)
+        return commands.wget if parsed.on("wget") else commands.curl
+
+    return offered
 
 
 def run_token_list(argv: Sequence[str], console: Console) -> int:

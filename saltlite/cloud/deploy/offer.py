@@ -14,6 +14,7 @@ import os
 import re
 import time
 from importlib import resources
+from typing import NamedTuple
 
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
@@ -32,6 +33,11 @@ WHEELS = "wheels"
 """The folder beside the offers with wheels for other kinds of minions."""
 HOME, CONFIG_DIR = "/opt/saltlite", "/etc/saltlite"
 """Where the installer puts a minion."""
+NOTHING_CAME = (
+    "saltlite: what came is not the installer that was offered: nothing was run. If its join token has expired or was "
+    "revoked, make a new one on the master"
+)
+"""What the command of wget says; wget itself prints no answer that is an error."""
 _HOST = re.compile(r"[A-Za-z0-9.-]{1,253}|\[[0-9a-fA-F:]{2,45}\]", re.ASCII)
 
 
@@ -56,11 +62,19 @@ def bundle_of(wheel_dir: str = "") -> bytes:
     return packed.stream()
 
 
-def offer(api: ApiConfig, token: JoinToken, expires_at: float, *, host: str, master_port: int) -> str:
+class Commands(NamedTuple):
+    """The same installation, by one client or the other. Both have the token in the environment of the last shell."""
+
+    curl: str
+    """It believes no server but the one with the key of the API."""
+    wget: str
+    """Any wget will do, for BusyBox's can pin no key: what comes is compared with the installer before it is run."""
+
+
+def offer(api: ApiConfig, token: JoinToken, expires_at: float, *, host: str, master_port: int) -> Commands:
     """Offer the installer for a token until `expires_at` (wall-clock seconds since 1970); the new minion's command.
 
-    `host` is the name or address of this machine, as minions see it. The command has the token in it, in the
-    environment of the shell and on no command line. Raises SaltliteError.
+    `host` is the name or address of this machine, as minions see it. Raises SaltliteError.
     """
     check(api, host)
     pin = pin_of(api)
@@ -76,6 +90,7 @@ def offer(api: ApiConfig, token: JoinToken, expires_at: float, *, host: str, mas
             "URL": url,
             "PIN": pin,
             "SHA256": digest,
+            "BYTES": str(len(bundle)),
             "TOKEN_ID": token.token_id,
             "VERSION": __version__,
             "MASTER": f"{host}:{master_port}",
@@ -89,7 +104,14 @@ def offer(api: ApiConfig, token: JoinToken, expires_at: float, *, host: str, mas
             f"the installer cannot be written to {api.install_dir} ({error.strerror}): run this as root on the machine "
             "of the API"
         ) from error
-    return f"curl -sSk --connect-timeout 10 --pinnedpubkey {pin} {url} | JOIN_TOKEN={token.text()} sh"
+    digest = hashlib.sha256(script.encode("ascii")).hexdigest()
+    run = f"JOIN_TOKEN={token.text()} sh"
+    return Commands(
+        curl=f"curl -sSk --connect-timeout 10 --pinnedpubkey {pin} {url} | {run}",
+        wget=f"s=$(wget -qO- --no-check-certificate {url} | head -c {len(script)}) && "
+        f"""[ "$(printf '%s\\n' "$s" | sha256sum)" = '{digest}  -' ] || """
+        f"""s='echo "{NOTHING_CAME}" >&2; exit 1'; printf '%s\\n' "$s" | {run}""",
+    )
 
 
 def withdraw(folder: str, token_id: str) -> None:
