@@ -31,6 +31,21 @@ hypothesis.settings.load_profile("no-deadline")  # how long an example takes dep
 ROOT = Path(__file__).parent.parent
 FLEETS = ("tests/e2e/", "tests/faults/", "tests/integration/", "tests/golden/", "tests/simulation/", "tests/fuzz/")
 """Folders whose tests start processes or take long: they run after all others."""
+LONGEST = (
+    "tests/e2e/test_e2e_console.py",
+    "tests/faults/test_faults_points.py",
+    "tests/simulation/test_simulation_seeds.py",
+    "tests/e2e/test_e2e_executor_ends.py",
+    "tests/simulation/test_simulation_masters.py",
+    "tests/e2e/test_e2e_doctor.py",
+    "tests/e2e/test_e2e_rights_matrix.py",
+    "tests/integration/test_postgres_store.py",
+    "tests/integration/test_module_pip.py",
+    "tests/integration/test_cloud_deploy.py",
+    "tests/e2e/test_e2e_startup.py",
+    "tests/simulation/test_simulation_mutants.py",
+)
+"""Of these, the files that take longest, by a ledger. They begin first: else three workers wait at the end for one."""
 SLOWEST = 50
 """Tests that the ledger names with their duration."""
 
@@ -189,7 +204,7 @@ def _longest_first(spent: dict[str, Spent], limit: int | None = None) -> dict[st
 
 
 class FleetsLast(LoadScopeScheduling):  # type: ignore[misc]  # as above
-    """`pytest -n 4`: unit tests first, then what starts daemons, file by file.
+    """`pytest -n 4`: unit tests first, then what starts daemons, file by file, the longest before the others.
 
     A run that fails early fails in its first minutes. Files with fleets wait beside each other for half of their time:
     two workers a processor keep it busy.
@@ -199,8 +214,10 @@ class FleetsLast(LoadScopeScheduling):  # type: ignore[misc]  # as above
         return nodeid.split("::", 1)[0]
 
     def _assign_work_unit(self, node: WorkerController) -> None:
-        wanted = next((path for path in self.workqueue if not path.startswith(FLEETS)), next(iter(self.workqueue)))
-        self.workqueue.move_to_end(wanted, last=False)
+        queue = self.workqueue
+        longest = next((path for path in LONGEST if path in queue), next(iter(queue)))
+        wanted = next((path for path in queue if not path.startswith(FLEETS)), longest)
+        queue.move_to_end(wanted, last=False)
         super()._assign_work_unit(node)
 
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import LONGEST
+
 ROOT = Path(__file__).parents[2]
 TESTS = """
 import os, pytest
@@ -61,3 +63,7 @@ def test_a_failure_in_quarantine_is_reported_with_its_cause_and_does_not_fail_th
     assert names(ledger["skipped"]) == ["test_program"]
     assert ledger["passed"] == (3 if outcome else 2)
     assert len(ledger["slowest_tests"]) == 5
+
+
+def test_the_files_that_begin_first_are_there() -> None:
+    assert [path for path in LONGEST if not (ROOT / path).is_file()] == []
