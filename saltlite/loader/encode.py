@@ -4,6 +4,7 @@
     bytes, bytearray …      bytes
     int beyond 64 bits      its digits as text
     tuple, set, view …      list; sets are sorted
+    map, filter, zip …      list, as files written for Python 2 meant
     datetime, date, time    ISO 8601 text
     other objects           str() of them
     map keys                str and int unchanged; bytes are decoded, other keys become text; a duplicate gets ` (2)`;
@@ -20,6 +21,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, KeysView, Mapping, Sequence, Set, ValuesView
 from datetime import date, datetime, time
+from itertools import islice
 from typing import Any
 
 import msgpack  # type: ignore[import-untyped]  # the package ships no type information
@@ -36,6 +38,8 @@ DEPTH_MAX = 60
 
 ITEMS_MAX = 1_000_000
 """Items of one list or map; further ones are cut."""
+
+_LAZY = (map, filter, zip, enumerate, reversed)
 
 _NOTICE_BYTES = 200
 """Space reserved for the notice of each nested level."""
@@ -122,6 +126,8 @@ class _Cleaner:
             return self._bytes(bytes(value))
         if isinstance(value, Mapping):
             return self._nested(value, self._map)
+        if isinstance(value, _LAZY):
+            value = list(islice(value, self._items_max))
         if isinstance(value, Sequence | Set | KeysView | ValuesView):
             return self._nested(value, self._list)
         if isinstance(value, datetime | date | time):

@@ -528,9 +528,12 @@ class Loader(Mapping[str, Callable[..., Any]]):
         loaded = self._registry.load(file) if file else None
         if isinstance(loaded, LoadedModule) and function in loaded.functions:
             suggestions = list(dict.fromkeys([f"{loaded.names[0]}.{function}", *suggestions]))[:SUGGESTIONS_MAX]
-        from saltlite.model.salt_features import missing_feature  # noqa: PLC0415 - as above
+        from saltlite.model.salt_features import missing_feature, missing_module  # noqa: PLC0415 - as above
 
         is_runner = self.index.kind == "runners"
-        if (is_runner or self.index.kind == MODULES) and (feature := missing_feature(name, runner=is_runner)):
+        feature = missing_feature(name, runner=is_runner) if is_runner or self.index.kind == MODULES else ""
+        if not feature and self.index.kind == MODULES and not any(one.startswith(f"{module}.") for one in known):
+            feature = missing_module(name)
+        if feature:
             return FunctionUnavailable(f"'{name}' is not available. ({feature})", ())
         return FunctionUnavailable(f"'{name}' is not available.", suggestions)

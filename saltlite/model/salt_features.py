@@ -32,6 +32,26 @@ class SaltFeature:
     options: tuple[str, ...] = ()
 
 
+_DO_NOT_SHIP = _names(
+    """
+    acl aliases alternatives ansible ansiblegate apache apf artifactory asymmetric at baredoc bcache bgp bridge
+    cassandra_cql celery chef chronos chroot cryptdev data debconf debconfmod defaults devinfo devmap dig etcd ethtool
+    extfs firewalld gpg highstate_doc idem incron ini ini_manage ip ipset iwtools jinja junos kernelpkg linux_acl
+    linux_lvm locate log logmod logrotate lvm mdadm_raid minion mysql napalm net netaddress nfs3 nixpkg npm ntp nxos
+    openscap oracle osquery out pam partition pkgbuild postgres probes psget puppet pyenv quota rabbitmq raid rbac
+    restartcheck ret route rsync salt_proxy salt_version saltcheck scp scsi seed slack slack_notify slsutil smbios
+    snapper snmp sqlite3 ssh_pki supervisord sysfs syslog_ng test_virtual textfsm tls udev users vagrant virtualenv
+    virtualenv_mod vsphere webutil xattr xfs xml yaml zk_concurrency
+    """
+)
+"""Salt's execution modules for Linux that saltlite does not have, by both of their names."""
+
+NOT_SHIPPED = SaltFeature(
+    "modules that do not ship",
+    "this module of Salt does not ship with saltlite: it loads where Salt is installed beside the minion "
+    "(`saltlite help salt-modules`)",
+)
+
 FEATURES = (
     SaltFeature(
         "orchestrate",
@@ -104,7 +124,7 @@ FEATURES = (
     SaltFeature(
         "salt-ssh",
         "saltlite has no salt-ssh: hosts without a minion are resources of the type ssh (`saltlite help resources`)",
-        modules=("saltutil.ssh*",),
+        modules=("saltutil.ssh*", "cp.hash_file_ssh", "x509.*_ssh"),
         runners=("ssh.*",),
         options=(
             "ssh_*", "roster*", "enable_ssh_minions", "thin_*", "min_extra_mods", "regen_thin", "multifunc_ordered",
@@ -133,6 +153,28 @@ FEATURES = (
         modules=("sdb.*", "vault.*", "nacl.*"),
         runners=("sdb.*", "vault.*", "nacl.*"),
         options=("vault",),
+    ),
+    NOT_SHIPPED,
+    SaltFeature(
+        "firmware of disks",
+        "saltlite reads and changes no firmware of disks: `cmd.run 'smartctl --json -A /dev/sda'` shows the "
+        "attributes, and hdparm does the rest",
+        modules=("disk.hdparms", "disk.hpa", "disk.smart_attributes"),
+    ),
+    SaltFeature(
+        "pillar.file_exists",
+        "the pillar's files are on the master, and a minion does not see them",
+        modules=("pillar.file_exists",),
+    ),
+    SaltFeature(
+        "test.module_report",
+        "`sys.list_functions` lists the functions, and `test.not_loaded` the files that are not loaded",
+        modules=("test.module_report",),
+    ),
+    SaltFeature(
+        "test.tty",
+        "`cmd.tty` writes to a terminal, as in Salt",
+        modules=("test.tty",),
     ),
     SaltFeature(
         "clusters of masters",
@@ -241,6 +283,12 @@ def missing_feature(function: str, *, runner: bool = False) -> str:
         if any(fnmatchcase(function, glob) for glob in (one.runners if runner else one.modules)):
             return f"{one.instead}; {SEE}"
     return ""
+
+
+def missing_module(function: str) -> str:
+    """Why a function is missing whose module nothing offers: the sentence for Salt's modules that do not ship; "" for
+    any other name."""
+    return f"{NOT_SHIPPED.instead}; {SEE}" if function.partition(".")[0] in _DO_NOT_SHIP else ""
 
 
 RENAMED_GROUP, MEANINGLESS_GROUP, NOT_YET_GROUP = "renamed", "no meaning here", "not there yet"

@@ -16,6 +16,7 @@ pytestmark = pytest.mark.e2e
     [
         ("state.highstate", "saltlite has no states without Salt installed beside"),
         ("state.highstat", "saltlite has no states without Salt installed beside"),
+        ("alternatives.auto", "it loads where Salt is installed beside the minion"),
     ],
 )
 def test_a_function_of_salt_that_is_not_there_has_its_reason_and_no_wrong_hint(

@@ -170,6 +170,7 @@ def test_an_interpreter_without_salt_or_that_is_none_is_named(minion: Minion, mo
 def test_without_salt_the_module_is_not_there(tmp_path: Path) -> None:
     loader = Loader(build_index(search_layers({"id": "m"})), {"id": "m"}, {}, {})
     assert "saltlite has no states without Salt installed beside" in call(loader, "state.apply", (), {}).value
+    assert "loads where Salt is installed beside" in call(loader, "alternatives.auto", ("editor",), {}).value
     assert "state.apply" not in loader
 
 

@@ -77,6 +77,8 @@ def test_any_text_comes_back_valid(text: str) -> None:
         (range(3), [0, 1, 2]),
         ({"a": 1}.keys(), ["a"]),
         ({"a": 1}.values(), [1]),
+        (map(str, [1, 2]), ["1", "2"]),
+        ({"a": filter(None, [0, 1]), "b": zip("x", "y", strict=True)}, {"a": [1], "b": [["x", "y"]]}),
         (Point(1, 2), [1, 2]),
         (OrderedDict(b=1, a=2), {"b": 1, "a": 2}),
         (bytearray(b"x"), b"x"),

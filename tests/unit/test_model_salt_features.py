@@ -16,6 +16,7 @@ from saltlite.model.salt_features import (
     NOT_YET_GROUP,
     RENAMED_GROUP,
     missing_feature,
+    missing_module,
     option_of_salt,
 )
 
@@ -75,12 +76,24 @@ def test_an_option_of_salt_has_its_group_and_the_way_out(name: str, group: str, 
         ("reactor.list", True, "no reactor"),
         ("git_pillar.update", True, "pillar_roots"),
         ("ssh.cmd", True, "salt-ssh"),
+        ("x509.create_certificate_ssh", False, "salt-ssh"),
+        ("disk.smart_attributes", False, "smartctl"),
+        ("pillar.file_exists", False, "on the master"),
+        ("test.module_report", False, "sys.list_functions"),
+        ("test.tty", False, "cmd.tty"),
     ],
 )
 def test_a_function_of_salt_has_a_sentence_with_the_way_out(function: str, runner: bool, words: str) -> None:
     sentence = missing_feature(function, runner=runner)
     assert words in sentence
     assert sentence.endswith("see `saltlite help from-salt`")
+
+
+def test_modules_of_salt_that_do_not_ship_are_named() -> None:
+    for function in ("alternatives.auto", "data.get", "slsutil.merge", "virtualenv.create"):
+        assert "loads where Salt is installed beside" in missing_module(function)
+        assert missing_feature(function) == ""
+    assert missing_module("mine.get") == missing_module("nosuch.get") == ""
 
 
 @pytest.mark.parametrize("function", ["test.ping", "pkg.install", "statex.y", "status.all"])

@@ -456,7 +456,11 @@ def _checked(minion: str, calls: Sequence[str], value: object) -> Answer:
     if isinstance(value, dict) and all(isinstance(value.get(fun), dict) for fun in calls):
         return value
     problems = [value] if isinstance(value, str) else list(value.values()) if isinstance(value, dict) else []
-    reason = next((one for one in problems if isinstance(one, str)), "its answer has another form")
+    changed = (
+        "its answer is not that of `sys.providers`; an executor of the minion may have changed it: "
+        "`saltlite explain MODULE --local` on the minion runs no executor"
+    )
+    reason = next((one for one in problems if isinstance(one, str)), changed)
     raise NoTargetError(f"{minion} could not answer: {reason}")
 
 

@@ -28,7 +28,7 @@ from saltlite.model.ids import Jid, MinionId, TargetId, parse_srn
 from saltlite.model.job import JobFilter
 from saltlite.model.keys import KeyState
 from saltlite.model.redaction import is_secret_argument
-from saltlite.model.salt_features import missing_feature
+from saltlite.model.salt_features import missing_feature, missing_module
 from saltlite.model.signature import ParameterKind, Signature, bind, is_absent, outputter_of, parse_signature
 from saltlite.targeting.fleet import Selection
 from saltlite.wire.job_body import FunctionCall
@@ -337,7 +337,10 @@ def _no_such_function(fun: str, known: FunctionSupport) -> str:
     sets = [functions for functions, _count, _first in known.sets() if functions is not None]
     names = {name for functions in sets for name, text in functions.functions.items() if not is_absent(text)}
     said = f"none of the targeted minions has {fun[:80]!r}"
-    if feature := missing_feature(fun):
+    feature = missing_feature(fun)
+    if not feature and not any(name.startswith(f"{fun.partition('.')[0]}.") for name in names):
+        feature = missing_module(fun)
+    if feature:
         return f"{said}: {feature}."
     near = nearest(fun, names)
     return said + (f"; did you mean {near}?" if near else ".")

@@ -29,6 +29,13 @@ _UNSET = "__unset__"
 """Salt's word for a default that was not given."""
 
 
+class _PillarKeyError(CommandExecutionError, KeyError):
+    """The pillar does not have the key. It is a KeyError, too, because that is what Salt's function raises."""
+
+    def __str__(self) -> str:
+        return Exception.__str__(self)
+
+
 def get(
     key: str,
     default: Any = _UNSET,
@@ -55,7 +62,7 @@ def get(
     if value is _nested.MISSING:
         _report_errors()
         if default == _UNSET and __opts__.get("pillar_raise_on_missing"):
-            raise KeyError(f"Pillar key not found: {key}")
+            raise _PillarKeyError(f"Pillar key not found: {key}")
         found = "" if default == _UNSET else default
     elif merge and isinstance(default, Mapping) and isinstance(value, Mapping):
         found = _nested.laid_over(default, value, lists=merge_nested_lists)
