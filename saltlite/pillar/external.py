@@ -31,6 +31,25 @@ KIND: Final = "pillar"
 """The type of the plug-ins: they are in `_pillar` and in the folders of `pillar_dirs`."""
 
 
+def _finite(found: Mapping[Any, Any]) -> Mapping[Any, Any]:
+    """The data of a plug-in, with a notice in place of what contains itself, as `__opts__` may. No pillar with such a
+    value could be sent to its minion."""
+    from saltlite.loader.encode import DEPTH_MAX, decode_return, encode_return  # noqa: PLC0415 - only plug-ins need it
+
+    if not _is_deeper(found, DEPTH_MAX):
+        return found
+    plain: Mapping[Any, Any] = decode_return(encode_return(found))
+    return plain
+
+
+def _is_deeper(value: object, levels: int) -> bool:
+    if not levels:
+        return True
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    return isinstance(value, list | tuple) and any(_is_deeper(one, levels - 1) for one in value)
+
+
 class ExternalPillars:
     """The external pillars of a master. `opts` are its options. `begins` is called with the name of each before it."""
 
@@ -95,7 +114,7 @@ class ExternalPillars:
             return {}
         if not isinstance(found, Mapping):
             raise SaltliteError(f"it returned a {type(found).__name__} instead of a map")
-        return found
+        return _finite(found)
 
     def _loaded(self) -> Loader:
         """The plug-ins, found anew when their files have changed."""

@@ -68,6 +68,15 @@ def test_maps_are_merged_and_the_later_value_counts(tmp_path: Path) -> None:
     assert first == {"a": 1, "users": {"ann": {"users": {"bob": 2}, "a": "later"}, "bob": 2}}
 
 
+def test_a_value_that_contains_itself_costs_its_own_place_only(tmp_path: Path) -> None:
+    source = (
+        "def ext_pillar(m, p):\n    found = {'port': 80}\n    found['whole'] = found\n    return {'found': found}\n"
+    )
+    found = whole(tmp_path, {"cycle": []}, cycle=source)
+    assert (found["a"], found["found"]["port"]) == (1, 80)
+    assert found["found"]["whole"] == "[a value that contains itself]"
+
+
 @pytest.mark.parametrize(
     ("source", "sentence"),
     [
