@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import json
 import logging
@@ -9,6 +10,7 @@ import os
 import resource
 import signal
 import stat
+import subprocess
 import time
 from collections import defaultdict
 from collections.abc import Generator, Iterator
@@ -46,6 +48,8 @@ LONGEST = (
     "tests/simulation/test_simulation_mutants.py",
 )
 """Of these, the files that take longest, by a ledger. They begin first: else three workers wait at the end for one."""
+CLONE_NEWNET = 0x40000000
+"""Of <sched.h>."""
 SLOWEST = 50
 """Tests that the ledger names with their duration."""
 
@@ -238,6 +242,25 @@ def same_log_for_everyone() -> Iterator[None]:
         else:
             root.removeHandler(handler)
             handler.close()
+
+
+@pytest.fixture(scope="module")
+def own_network() -> Iterator[None]:
+    """A network namespace with a loopback device of its own, for tests that add interfaces to it.
+
+    A browser of another test drops every request when an address appears on its host, as when somebody plugs in a
+    cable. What a test starts here is in the namespace, too. It needs root.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    before = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
+    try:
+        if libc.unshare(CLONE_NEWNET) != 0:
+            raise OSError(ctypes.get_errno(), "no network namespace can be made")
+        subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+        yield
+    finally:
+        assert libc.setns(before, CLONE_NEWNET) == 0
+        os.close(before)
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ import pytest
 from tests.support.fleet import WAIT_S, Fleet, Said, slower, wait_until, write_config
 from tests.support.machine import needs_machines, traces, traces_of
 
-pytestmark = [pytest.mark.e2e, needs_machines]
+pytestmark = [pytest.mark.e2e, needs_machines, pytest.mark.usefixtures("own_network")]
 
 UP_S = 6.0
 """From the command to three answers, on a host that has nothing else to do."""

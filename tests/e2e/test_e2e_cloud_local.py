@@ -19,7 +19,7 @@ from tests.support.cloud import Program, assert_six, loaded, machine
 from tests.support.fleet import Fleet, slower, wait_until
 from tests.support.machine import needs_machines, traces, traces_of
 
-pytestmark = [pytest.mark.e2e, needs_machines]
+pytestmark = [pytest.mark.e2e, needs_machines, pytest.mark.usefixtures("own_network")]
 
 SOURCES = Path(__file__).parents[2]
 UP_S = 6.0

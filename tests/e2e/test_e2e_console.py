@@ -88,6 +88,18 @@ def test_each_page_has_an_address_and_fits_a_telephone(window: Browser, page: st
         window.emulate()
 
 
+def test_a_load_that_was_interrupted_leaves_a_sentence_and_no_blank_page(served: tuple[Fleet, str]) -> None:
+    with browser(served[1]) as one:
+        one.driver.execute_cdp_cmd("Network.enable", {})
+        one.driver.execute_cdp_cmd("Network.setBlockedURLs", {"urls": ["*/parts.js"]})
+        one.open("")
+        one.one("#console p", "reload the page")
+        one.driver.execute_cdp_cmd("Network.setBlockedURLs", {"urls": []})
+        one.driver.refresh()
+        one.one("dialog h1", "Log in")
+        assert not one.all(".loading")
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_no_page_has_a_barrier_that_axe_finds(window: Browser, served: tuple[Fleet, str], scheme: str) -> None:
     if not AXE.exists():

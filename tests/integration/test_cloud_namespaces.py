@@ -22,7 +22,7 @@ from saltlite.errors import MachineError
 from tests.support.fleet import wait_until
 from tests.support.machine import end_stale_machines, labels, needs_machines, traces, traces_of
 
-pytestmark = needs_machines
+pytestmark = [needs_machines, pytest.mark.usefixtures("own_network")]
 
 MIB = 1024 * 1024
 NETWORK = "10.231.0.0/16"

@@ -17,7 +17,7 @@ from saltlite.config.load import load_master
 from tests.support.cloud import loaded, machine
 from tests.support.machine import needs_machines
 
-pytestmark = needs_machines
+pytestmark = [needs_machines, pytest.mark.usefixtures("own_network")]
 
 FOLDERS = {"pki_dir": "keys", "data_dir": "store", "cachedir": "made", "sock_dir": "door"}
 

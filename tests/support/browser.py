@@ -130,7 +130,7 @@ class Browser:
     def complaints(self) -> list[str]:
         """What the browser complained of, such as code that the policy forbids; not answers with an error status."""
         rows = self.driver.get_log("browser")  # type: ignore[no-untyped-call]
-        return [row["message"] for row in rows if "Failed to load resource" not in row["message"]]
+        return [row["message"] for row in rows if "the server responded with a status of" not in row["message"]]
 
 
 @contextmanager

@@ -207,22 +207,20 @@ def traces_of(uid: str) -> list[str]:
 
 
 def labels() -> dict[str, str]:
-    """Interface of this host -> what is written on it."""
-    found = {}
-    for path in Path("/sys/class/net").iterdir():
-        with contextlib.suppress(OSError):
-            found[path.name] = (path / "ifalias").read_text().strip()
-    return found
+    """Interface of this process's network namespace -> what is written on it."""
+    said = subprocess.run(["ip", "-json", "link", "show"], capture_output=True, text=True, check=True).stdout
+    return {row["ifname"]: row.get("ifalias", "") for row in json.loads(said)}
 
 
 def end_stale_machines() -> list[str]:
     """End the machines of runs of pytest that are over, such as killed ones; the labels of those machines.
 
     The lock of pytest in the folder of its run names the process, which must be gone. With its processes a machine
-    loses its network, and so this host the interface.
+    loses its network, and so the host's namespace the interface.
     """
     ended = []
-    for label in {label for label in labels().values() if label.startswith("saltlite-machine-")}:
+    every = [group for folder in folders_of("") if os.path.isdir(folder) for group in os.listdir(folder)]
+    for label in {group for group in every if group.startswith("saltlite-machine-")}:
         groups = [group for group in folders_of(label) if os.path.isdir(group)]
         pids = {int(pid) for group in groups for pid in Path(group, "cgroup.procs").read_text().split()}
         runs = {run for pid in pids for run in _runs_of(pid)}

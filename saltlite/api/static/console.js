@@ -165,4 +165,6 @@ class Login extends Component {
   }
 }
 
-render(html`<${Shell} />`, document.getElementById("console"));
+const place = document.getElementById("console");
+place.replaceChildren(); // the page's own text says that this program did not come
+render(html`<${Shell} />`, place);

@@ -29,6 +29,7 @@ import secrets
 import select
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -219,26 +220,27 @@ def _take_no_routes(cable: Cable) -> None:
 
 
 def _exists(cable: Cable) -> bool:
-    return os.path.exists(f"/sys/class/net/{cable.interface}")
+    return any(name == cable.interface for _, name in socket.if_nameindex())
 
 
 def _label(cable: Cable) -> str:
-    try:
-        with open(f"/sys/class/net/{cable.interface}/ifalias", encoding="utf-8", errors="replace") as file:
-            return file.read().rstrip("\n")
-    except OSError:
-        return ""
+    # Not from /sys, which has the interfaces of the network namespace in which it was mounted.
+    done = _run_ip("-json", "link", "show", "dev", cable.interface)
+    return str(json.loads(done.stdout)[0].get("ifalias", "")) if done.returncode == 0 else ""
 
 
 def _ip(*lines: str) -> str:
     """Run lines of ip(8) up to the first failure; returns its message, "" without one."""
+    done = _run_ip("-batch", "-", lines="\n".join(lines) + "\n")
+    return "" if done.returncode == 0 else " ".join(done.stderr.split())
+
+
+def _run_ip(*arguments: str, lines: str = "") -> subprocess.CompletedProcess[str]:
+    command = ["ip", *arguments]
     try:
-        done = subprocess.run(
-            ["ip", "-batch", "-"], input="\n".join(lines) + "\n", text=True, capture_output=True, check=False
-        )
+        return subprocess.run(command, input=lines, text=True, errors="replace", capture_output=True, check=False)
     except FileNotFoundError as error:
         raise MachineError("this host has no `ip`: install iproute2") from error
-    return "" if done.returncode == 0 else " ".join(done.stderr.split())
 
 
 BOOT_S = 20.0
