@@ -31,23 +31,17 @@ KIND: Final = "pillar"
 """The type of the plug-ins: they are in `_pillar` and in the folders of `pillar_dirs`."""
 
 
-def _finite(found: Mapping[Any, Any]) -> Mapping[Any, Any]:
-    """The data of a plug-in, with a notice in place of what contains itself, as `__opts__` may. No pillar with such a
-    value could be sent to its minion."""
-    from saltlite.loader.encode import DEPTH_MAX, decode_return, encode_return  # noqa: PLC0415 - only plug-ins need it
-
-    if not _is_deeper(found, DEPTH_MAX):
-        return found
-    plain: Mapping[Any, Any] = decode_return(encode_return(found))
-    return plain
-
-
-def _is_deeper(value: object, levels: int) -> bool:
-    if not levels:
-        return True
+def _copied(value: Any, within: tuple[int, ...] = ()) -> Any:
+    """The maps and lists of a value, copied, because a plug-in may return `__opts__`, which changes with the next one
+    and then contains the pillar. A notice takes the place of what contains itself: nothing could send it."""
+    if id(value) in within:
+        return "[a value that contains itself]"
+    inside = (*within, id(value))
     if isinstance(value, Mapping):
-        value = list(value.values())
-    return isinstance(value, list | tuple) and any(_is_deeper(one, levels - 1) for one in value)
+        return {key: _copied(one, inside) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_copied(one, inside) for one in value]
+    return value
 
 
 class ExternalPillars:
@@ -114,7 +108,8 @@ class ExternalPillars:
             return {}
         if not isinstance(found, Mapping):
             raise SaltliteError(f"it returned a {type(found).__name__} instead of a map")
-        return _finite(found)
+        copied: Mapping[Any, Any] = _copied(found)
+        return copied
 
     def _loaded(self) -> Loader:
         """The plug-ins, found anew when their files have changed."""

@@ -77,6 +77,13 @@ def test_a_value_that_contains_itself_costs_its_own_place_only(tmp_path: Path) -
     assert found["found"]["whole"] == "[a value that contains itself]"
 
 
+def test_the_options_may_be_returned_and_others_run_after_it(tmp_path: Path) -> None:
+    source = "def ext_pillar(m, p): return {'options': __opts__}"
+    found = whole(tmp_path, {"all": []}, {"given": []}, all=source, given=GIVEN)
+    assert (found["options"]["id"], found["given"][0]) == ("web1", "web1")
+    assert "options" not in found["options"].get("pillar", {})
+
+
 @pytest.mark.parametrize(
     ("source", "sentence"),
     [
