@@ -82,6 +82,7 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.pop("PYTEST_ADDOPTS", None)  # for this run only, not for those that tests start
     # Each of the thousands of processes that tests start would compile all that it imports.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    gc.disable()  # until all is collected
     _read_shipped_files_once()
     ledger = config.getoption("--ledger")
     if ledger and not hasattr(config, "workerinput"):
@@ -104,6 +105,7 @@ def pytest_collection_finish() -> None:
     """What was collected stays until the end: the garbage collector need not go through 300 MB again and again."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def _interfaces() -> list[str]:
