@@ -417,4 +417,5 @@ def test_the_status_has_what_the_link_says_and_none_where_it_is_silent(office: O
     silent = question.fields(None)
     assert silent["link"] is None
     assert silent["counts"] == {"up": 1, "away": 0, "never": 1, "pending": 0}
+    assert silent["conflicts"] == 0
     assert silent["queues"] == {"targets": {"queued": 2}, "minions_away_with_jobs": 1}

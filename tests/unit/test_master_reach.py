@@ -183,6 +183,7 @@ def test_status_tells_of_pending_keys_only_who_may_list_keys(site: Site) -> None
         question = site.by(Principal(user, uid), "status").question
         assert question is not None
         said = question.fields(None)
+        assert said["conflicts"] == (0 if count else None)
         assert said["counts"]["pending"] == count == sum(row["state"] == "pending" for row in said["minions"])
 
 

@@ -12,15 +12,16 @@ export class Overview extends Page {
   }
 
   show(fleet) {
-    const { counts, master, store, queues, resources } = fleet;
+    const { counts, conflicts, master, store, queues, resources } = fleet;
     const versions = Object.entries(fleet.versions);
     return html`
       <h1>Overview</h1>
       <section aria-label="Machines" class="cards">
-        ${["up", "away", "never"].map((state) => html`<a class="card" href=${link("machines", { state })}>
-          <strong>${counts[state].toLocaleString("en")}</strong> <${State} of=${state} kind=${counts[state] ? undefined : "none"} /></a>`)}
-        <a class="card" href=${link("keys", { state: "pending" })}><strong>${counts.pending.toLocaleString("en")}</strong> <${State} of="pending" kind=${counts.pending ? undefined : "none"} /></a>
-        <a class="card" href="#/resources"><strong>${resources.count.toLocaleString("en")}</strong> resources</a>
+        ${[["up", "up", "good"], ["away", "away", "bad"], ["never", "never seen", "mid"]].map(([state, words, kind]) =>
+          html`<${Card} page=${link("machines", { state })} count=${counts[state]} words=${words} kind=${kind} />`)}
+        <${Card} page=${link("keys", { state: "pending" })} count=${counts.pending} words=${counts.pending === 1 ? "pending key" : "pending keys"} kind="mid" />
+        ${conflicts > 0 && html`<${Card} page=${link("keys", { state: "conflict" })} count=${conflicts} words=${conflicts === 1 ? "key in conflict" : "keys in conflict"} kind="bad" />`}
+        <a class="card" href="#/resources"><strong>${resources.count.toLocaleString("en")}</strong> ${resources.count === 1 ? "resource" : "resources"}</a>
       </section>
       ${counts.up + counts.away + counts.never === 0 && html`<p class="empty">No machine has joined yet: see <a href="#/docs/install">how to install a minion</a>.</p>`}
       ${fleet.masters && html`<${Masters} rows=${fleet.masters} differences=${fleet.differences} />`}
@@ -54,6 +55,11 @@ export class Overview extends Page {
         </section>
       </div>`;
   }
+}
+
+/** A figure that leads to what it counts; none is grey. */
+function Card({ page, count, words, kind }) {
+  return html`<a class="card" href=${page}><strong>${count.toLocaleString("en")}</strong> <${State} of=${words} kind=${count ? kind : "none"} /></a>`;
 }
 
 /** The masters that share the store, and what should be alike on all of them and is not. */

@@ -372,7 +372,8 @@ PROBLEMS_MAX = 5
 def handle_status(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
     """Answers `master`, `store`, `minions`, `counts`, `queues`, `resources`, `readers`, and `link`, None if the link
     process does not answer; `masters` and `differences`, as `saltlite.master.handlers.masters.overview` has them, where
-    several masters share the store. Pending keys are among `minions` and `counts` for users who may list keys.
+    several masters share the store. Pending keys are among `minions` and `counts` for users who may list keys;
+    `conflicts` is how many keys are in conflict, None for the others.
 
     With `brief` there are no `minions`, and the figures are up to FIGURES_KEPT_S old. `versions` has for each version
     how many minions had it in their last session.
@@ -408,7 +409,11 @@ def handle_status(master: Master, principal: Principal, request: Mapping[str, An
         }
         for key in (store.keys(frozenset({KeyState.PENDING})) if shown_key_states(master, principal) else ())
     ]
-    answer = {**figures, "counts": {**figures["counts"], "pending": len(pending)}}
+    answer = {
+        **figures,
+        "counts": {**figures["counts"], "pending": len(pending)},
+        "conflicts": store.count_keys(KeyState.CONFLICT) if shown_key_states(master, principal) else None,
+    }
     if not is_brief:
         answer["minions"] = _rows(master, principal, store.accepted_ids()) + pending
 
