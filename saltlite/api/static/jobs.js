@@ -14,10 +14,10 @@ const LATER_MS = 15000;
 
 const jobColumns = [
   ["Job", (job) => html`<a href=${link(`jobs/${job.jid}`)}><code>${job.jid}</code></a>`, "", "fit w12"],
-  ["Function", (job) => html`<strong title=${visible(job.fun)}>${visible(job.fun)}</strong>`],
+  ["Function", (job) => html`<strong title=${visible(job.fun)}>${visible(job.fun)}</strong>`, "", "w9"],
   ["Target", (job) => html`<code title=${visible(job.tgt)}>${visible(job.tgt)}</code> <span class="dim">${job.tgt_type === "glob" ? "" : job.tgt_type}</span>`],
-  ["User", (job) => job.user, "", "w7"],
-  ["Published", (job) => html`<${Time} at=${job.created_at} />`, "", "fit w8"],
+  ["User", (job) => html`<span title=${job.user}>${job.user}</span>`, "", "w7"],
+  ["Published", (job) => html`<${Time} at=${job.created_at} />`, "", "fit w7"],
   ["Targets", (job) => html`<${Outcomes} of=${job.outcomes} />`, "", "w16"],
 ];
 

@@ -44,7 +44,7 @@ export class Keys extends ListPage {
         empty: search || state ? "No key is like this." : "No minion has presented a key yet.",
         columns: [
           ["Id", (key) => html`<a href=${`#/machines/${key.id}`} title=${key.id}>${key.id}</a>`, "id"],
-          ["State", (key) => html`<${State} of=${key.state} />`, "state", "w8"],
+          ["State", (key) => html`<${State} of=${key.state} />`, "state", "w7"],
           ["Fingerprint", (key) => html`<code>${key.fingerprint}</code>`, "fingerprint", "w14"],
           ["First seen", (key) => html`<div><${Time} at=${key.first_seen} /> <span class="dim">from ${key.address}</span></div>
             <div class="dim" title=${visible(key.how || "")}>${visible(key.how || "")}</div>`, "first_seen", "w14"],

@@ -34,8 +34,8 @@ export class Machines extends ListPage {
         columns: [
           ["Machine", (row) => html`<a href=${link(`machines/${row.id}`)} title=${row.id}>${row.id}</a>`, "id"],
           ["State", (row) => html`<${State} of=${row.state === "never" ? "never seen" : row.state} />`, "state", "w7"],
-          ["Last seen", (row) => row.state === "up" ? "connected" : html`<${Time} at=${row.last_seen} />`, "last_seen", "w6"],
-          ["Why away", (row) => row.reason && html`<span title=${row.reason}>${row.reason}</span>`, "", "why w12"],
+          ["Last seen", (row) => row.state === "up" ? "connected" : html`<${Time} at=${row.last_seen} />`, "last_seen", "w7"],
+          ["Why away", (row) => row.reason && html`<span title=${row.reason}>${row.reason}</span>`, "", "why w14"],
           ["Version", (row) => visible(row.version), "version", "w5"],
           ["Address", (row) => row.address && html`<span title=${row.address}>${row.address}</span>`, "address", "w8"],
           ["Resources", (row) => row.resources || "", "resources", "number w6"],

@@ -1,7 +1,7 @@
 // Packages: which version of a package each machine has, by a job that asks all of them.
 
 import { get, post } from "./api.js";
-import { Field, html, link, Page, Problem, State, Table, textOf } from "./parts.js";
+import { counted, Field, html, link, Page, Problem, State, Table, textOf } from "./parts.js";
 
 const NAMES_SHOWN = 12;
 
@@ -38,10 +38,10 @@ export class Packages extends Page {
       ${this.state.note && html`<${Problem} text=${this.state.note} />`}
       ${!job && html`<p class="empty">Name a package, and see its versions over the fleet.</p>`}
       ${job && html`
-        <p role="status">${open > 0 ? `${open} machines have not answered yet` : "All answers are here"} ·
-          <a href=${link(`jobs/${job.jid}`)}>the job</a></p>
+        <p role="status">${open > 0 ? `${counted(open, "machine")} ${open === 1 ? "has" : "have"} not answered yet` : "All answers are here"}${" · "}<a
+          href=${link(`jobs/${job.jid}`)}>the job</a></p>
         <${Table} caption=${`Versions of ${name}`} rows=${groups} empty="No machine has answered." columns=${[
-          ["Version", (group) => group.success ? html`<code>${textOf(group.value) || "not installed"}</code>` : html`<${State} of="failed" />`],
+          ["Version", (group) => group.success ? html`<code>${textOf(group.value) || "not installed"}</code>` : html`<${State} of="failed" />`, "", "fit"],
           ["Machines", (group) => group.count, "", "number"],
           ["Which", (group) => html`${group.ids.slice(0, NAMES_SHOWN).map((id) => html`<a href=${link(`machines/${id}`)}>${id}</a> `)}
             ${group.count > NAMES_SHOWN && html`<span class="dim">and ${group.count - NAMES_SHOWN} more</span>`}`],
