@@ -121,10 +121,10 @@ export class Job extends Page {
         onLeave=${() => this.setState({ question: null })} />`}
       ${this.state.note && html`<p class="note" role="status">${this.state.note}</p>`}
       ${without.length > 0 && html`<h2>Without a return</h2><${Table} caption="Targets without a return" rows=${without} columns=${[
-        ["Target", (row) => row.id.includes(":") ? row.id : html`<a href=${link(`machines/${row.id}`)}>${row.id}</a>`],
-        ["State", (row) => html`<${State} of=${row.state} />`],
+        ["Target", (row) => row.id.includes(":") ? row.id : html`<a href=${link(`machines/${row.id}`)}>${row.id}</a>`, "", "wide"],
+        ["State", (row) => html`<${State} of=${row.state} />`, "", "fit"],
         ["Why", (row) => visible(row.reason || (row.absence && `not connected: ${row.absence}`) || "")],
-        ["Since", (row) => html`<${Time} at=${row.at} />`],
+        ["Since", (row) => html`<${Time} at=${row.at} />`, "", "fit"],
       ]} />${without_count > without.length && html`<p class="dim">and ${without_count - without.length} more</p>`}`}
       ${groups.length > 0 && html`<h2>Outputs</h2>`}
       ${groups.map((group, index) => html`<${Group} key=${group.ids[0]} jid=${job.jid} group=${group} largest=${groups[0]} first=${index === 0} />`)}
