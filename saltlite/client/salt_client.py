@@ -22,7 +22,7 @@ from saltlite.salt.config import SALTS_FOLDER, folder_of
 from saltlite.salt.exceptions import AuthorizationError, SaltClientError, SaltInvocationError
 
 SALTS_PATH = f"{SALTS_FOLDER}/master"
-_WITHOUT_EFFECT = frozenset({"cli", "gather_job_timeout", "listen", "progress", "show_jid", "verbose"})
+_WITHOUT_EFFECT = frozenset({"cli", "gather_job_timeout", "listen", "progress", "show_jid", "show_timeout", "verbose"})
 """Keywords that concern how Salt waits and prints."""
 _KEYWORDS = frozenset({"executor_opts", "expr_form", "module_executors", "token", *_WITHOUT_EFFECT})
 

@@ -178,6 +178,8 @@ def test_beacons_send_events_below_the_name_of_their_minion(fleet: Fleet) -> Non
     config = json.dumps([{"files": {str(watched): {"mask": ["create"]}}}])
     added = fleet.cli("web1", "beacons.add", "inotify", config, "--out", "json").json()["web1"]
     assert added == {"comment": "Added beacon: inotify.", "result": True}
+    listed = fleet.cli("web1", "beacons.list", "return_yaml=False", "timeout=60", "--out", "json").json()["web1"]
+    assert list(listed) == ["inotify"]
     custom = json.dumps([{"beacon_module": "counting"}, {"run_once": True}])
     assert fleet.cli("web1", "beacons.add", "mine", custom, "--out", "json").json()["web1"]["result"] is True
 

@@ -21,7 +21,12 @@ if TYPE_CHECKING:
 __func_alias__ = {"list_": "list"}
 
 
-def list_(return_yaml: bool = True, include_pillar: bool = True, include_opts: bool = True) -> Any:
+def list_(
+    return_yaml: bool = True,
+    include_pillar: bool = True,
+    include_opts: bool = True,
+    **kwargs: Any,  # noqa: ARG001 - Salt's signature: `timeout` has no effect here
+) -> Any:
     """Return the configured beacons, as text in YAML, or with ``return_yaml=False`` as a map.
 
     CLI Example::
@@ -40,7 +45,7 @@ def list_(return_yaml: bool = True, include_pillar: bool = True, include_opts: b
     return _shown(beacons) if return_yaml else beacons
 
 
-def list_available(return_yaml: bool = True) -> Any:
+def list_available(return_yaml: bool = True, **kwargs: Any) -> Any:  # noqa: ARG001 - as above
     """Return the beacons that can be configured here.
 
     CLI Example: ``saltlite '*' beacons.list_available``
