@@ -594,6 +594,7 @@ class Guest:
         """Whether the manager still answers in this session."""
         self.table.take()
         self.say({"t": "heartbeat", "running": [], "spool": 0})
+        self.table.manager.tick()
         return self.heard() == [{"t": "heartbeat_ack"}]
 
 

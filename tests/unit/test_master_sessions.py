@@ -186,6 +186,26 @@ def test_a_minion_that_beats_stays() -> None:
         assert guest.alive
 
 
+def test_heartbeats_are_answered_together_by_the_next_tick() -> None:
+    table = Table()
+    guests = [table.join("web1"), table.join("web2"), table.join("gone")]
+    table.take()
+    for guest in guests * 3:
+        guest.say({"t": "heartbeat", "running": [], "spool": 0})
+    has_work = table.manager.has_work
+    assert not has_work, "nothing is carried out for them before the tick"
+    guests[2].say({"t": "bye", "reason": ""})
+    has_work = table.manager.has_work
+    assert has_work
+    table.take()
+    table.manager.tick()
+    sent = of(Send, table.take())
+    assert [send.route for send in sent] == [guests[0].route, guests[1].route]
+    assert {send.message["t"] for send in sent if send.message is not None} == {"heartbeat_ack"}
+    table.manager.tick()
+    assert of(Send, table.take()) == []
+
+
 def test_the_pace_gets_slower_with_the_number_of_minions() -> None:
     table = Table()
     table.manager.sessions.by_number = dict.fromkeys(range(HEARTBEATS_PER_S * 60))  # type: ignore[assignment]  # only counted

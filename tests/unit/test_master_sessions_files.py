@@ -44,6 +44,7 @@ def test_jobs_acknowledgements_and_beats_leave_before_answers_about_files() -> N
     for due in table.manager.files.due():
         table.manager.files.answered(due.session, response_message(due.message["n"], "ok", data=b"d" * CHUNK))
     guest.say({"t": "heartbeat", "running": [], "spool": 0})
+    table.manager.tick()
     table.manager.deliver("web1", [delivery(1, table)])
     table.manager.send_files()
     assert [message["t"] for message in guest.heard()] == ["heartbeat_ack", "job", *["response"] * FILE_ASKS_MAX]

@@ -113,10 +113,11 @@ class LinkProcess:
         """A frame arrived from a minion."""
         if self._stopping:
             return
-        self._is_busy = True
         if not supervised("a frame of a minion", self._manager.frame, route, connection, address, frame):
             self._link.hang_up(connection, address)
-        self._schedule()
+        if self._manager.has_work:
+            self._is_busy = True
+            self._schedule()
 
     def on_hangup(self, connection: int) -> None:
         """A connection of the network broke."""

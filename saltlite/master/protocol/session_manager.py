@@ -113,6 +113,9 @@ class SessionManager:
         self._duplicate_keys = DuplicateKeys()
         self._function_reports = RateLimiter(1 / FUNCTIONS_EVERY_S, FUNCTIONS_AT_ONCE)
         self._check_due = clock.monotonic()
+        self._heartbeats: dict[int, MinionSession] = {}
+        """Sessions whose heartbeat is answered by the next tick. The answers wait for each other, because most of what
+        an idle fleet costs its master is that threads wake up for each of them. No minion waits for its answer."""
         self._effects: list[Effect] = []
         self.refused_frames: dict[str, int] = {}
         self._handshakes_done = 0
@@ -124,6 +127,11 @@ class SessionManager:
         """The effects since the last call, in order."""
         effects, self._effects = self._effects, []
         return effects if self.sharing is None else self.sharing.lease.let_through(effects)
+
+    @property
+    def has_work(self) -> bool:
+        """Whether there is anything to carry out before the next tick."""
+        return bool(self._effects or self._acknowledged) or self.files.has_work
 
     def figures(self) -> dict[str, Any]:
         """Numbers of sessions, strangers, finished handshakes, unacknowledged deliveries and refused frames."""
@@ -191,6 +199,10 @@ class SessionManager:
         self._effects += [CloseConnection(*origin) for origin in self._handshakes.overdue()]
         self._effects += self._unauthenticated.overdue(now)
         self.files.retry()
+        heartbeats, self._heartbeats = self._heartbeats, {}
+        for peer in heartbeats.values():
+            if peer in self.sessions:
+                self._send(peer, {"t": "heartbeat_ack"})
         if now >= self._check_due:
             self._check_due = now + TICK_S
             while self._lost_connections:
@@ -470,7 +482,7 @@ class SessionManager:
     def _handle(self, peer: MinionSession, message: Message) -> None:
         match message["t"]:
             case "heartbeat":
-                self._send(peer, {"t": "heartbeat_ack"})
+                self._heartbeats[peer.session.id] = peer
             case "functions":
                 # Minions share digests: a false one would misrepresent the functions of others.
                 if functions_digest(message["functions"], whole=message["whole"]) != message["digest"]:

@@ -509,6 +509,11 @@ class RequestQueue:
             yield session, message
 
     @property
+    def has_work(self) -> bool:
+        """Whether there are responses to send, or requests that an MWorker has not got."""
+        return bool(self._responding or self._with_waiting)
+
+    @property
     def has_responses(self) -> bool:
         """Whether responses could be sent in the next turn."""
         return bool(self._responding)
