@@ -62,7 +62,7 @@ FEATURES = (
         "states",
         "saltlite has no states without Salt installed beside: where it is, Salt's own compiler applies them "
         "(`saltlite help states`)",
-        modules=("state.*",),
+        modules=("state.*", "sys.list_state_*", "sys.state_*", "sys.list_renderers", "sys.renderer_doc"),
         options=(
             "state_compress_ids", "state_events", "state_output_exclude", "state_output_pct", "state_output_terse",
             "state_tabular", "states_dirs", "startup_states", "sls_list", "top_file", "snapper_states*", "master_tops*",

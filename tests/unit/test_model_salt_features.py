@@ -66,6 +66,7 @@ def test_an_option_of_salt_has_its_group_and_the_way_out(name: str, group: str, 
     ("function", "runner", "words"),
     [
         ("state.highstate", False, "saltlite has no states without Salt installed beside"),
+        ("sys.list_state_modules", False, "saltlite has no states without Salt installed beside"),
         ("saltutil.runner", False, "no rights on its master"),
         ("gitfs.update", False, "file_roots"),
         ("saltutil.find_cached_job", False, "the master's store keeps the jobs"),
