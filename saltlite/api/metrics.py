@@ -94,6 +94,12 @@ def fleet_metrics(status: Mapping[str, Any] | None) -> str:
         sessions = {row["name"]: row["sessions"] for row in status["masters"]}
         rows += [
             *_metric("masters_up", "1 for each master that shares the store and has a lease.", "master", has_lease),
+            *_metric(
+                "masters_certificate_until_seconds",
+                "When the certificate of each master expires, in seconds since 1970; 0 for a damaged one.",
+                "master",
+                {row["name"]: row["certificate_until"] or 0 for row in status["masters"]},
+            ),
             *_metric("masters_sessions", "Sessions of minions by master.", "master", sessions),
             *_metric("masters_differences", "Differences between the masters.", "", len(status["differences"])),
         ]

@@ -596,7 +596,7 @@ class _MemoryWriter(_MemoryReader):
         if known is not None:
             stays = known.start == row.start and known.has_lease and row.has_lease
             state = known.state if stays else row.state
-            stored = replace(row, state=state, renewals=known.renewals + 1, about=known.about)
+            stored = replace(row, state=state, renewals=known.renewals + 1, about=known.about, renewed=known.renewed)
         self._tables.masters[row.name] = stored
         return stored
 
@@ -612,6 +612,11 @@ class _MemoryWriter(_MemoryReader):
         known = self._tables.masters.get(name)
         if known is not None:
             self._tables.masters[name] = replace(known, about=about)
+
+    def offer_certificate(self, name: str, renewed: bytes) -> None:
+        known = self._tables.masters.get(name)
+        if known is not None:
+            self._tables.masters[name] = replace(known, renewed=renewed)
 
     def fence_master(self, name: str) -> bool:
         known = self._tables.masters.get(name)

@@ -108,6 +108,21 @@ def test_a_renewal_keeps_what_is_known_about_a_master(shared: SharedStore) -> No
     assert shared.masters() == [replace(A, start=2, renewals=2, about='{"x": 1}')]
 
 
+def test_a_certificate_that_a_master_was_offered_stays_until_the_next_offer(shared: SharedStore) -> None:
+    with shared.write() as tx:
+        tx.renew(A)
+        tx.offer_certificate("a", b"\x00new")
+        tx.offer_certificate("b", b"of nobody")
+        tx.renew(replace(A, start=2, renewed=b"its own idea"))
+    assert [row.renewed for row in shared.masters()] == [b"\x00new"]
+    with shared.write() as tx:
+        tx.offer_certificate("a", b"next")
+        assert tx.renew(replace(A, start=2)).renewed == b"next"
+        tx.delete_master("a")
+        tx.renew(A)
+    assert [row.renewed for row in shared.masters()] == [b""], "a master that comes back was offered nothing"
+
+
 def test_a_master_that_was_removed_is_gone(shared: SharedStore) -> None:
     with shared.write() as tx:
         tx.renew(A)

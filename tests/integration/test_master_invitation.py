@@ -17,7 +17,7 @@ from saltlite.cli.verbs.master import DROP_IN, _is_local
 from saltlite.config.load import load_master
 from saltlite.config.master import MasterConfig
 from saltlite.errors import MisconfiguredError, StartupError, UsageError
-from saltlite.master.processes import identity
+from saltlite.master.processes import identity, renewal
 from saltlite.model.keys import fingerprint
 from saltlite.platform.privileges import private_dir, write_secret
 from tests.support.fleet import ME
@@ -103,6 +103,12 @@ def test_an_invited_master_is_one_of_the_fleet_and_has_its_secrets(
     certificate = identity.certificate_of(newcomer.pki)
     assert (certificate.name, fleet_of(newcomer)) == ("m2", fleet_of(holder))
     assert "fleet.key" not in before
+    (listed,) = renewal.invited(holder.pki)
+    assert (listed.name, listed.static_public, listed.job_public) == (
+        "m2",
+        certificate.static_public,
+        certificate.job_public,
+    )
     assert identity.seal_key(newcomer.pki, "tokens") == identity.seal_key(holder.pki, "tokens")
     assert identity.seal_key(newcomer.pki, "tokens") != identity.seal_key(newcomer.pki, "keys")
     assert b"s" * 32 not in Path("m2.invitation").read_bytes()

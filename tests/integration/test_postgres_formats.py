@@ -25,6 +25,8 @@ from tests.support.store import WEB1, commit, job, publish, ret, row
 Opened = Callable[..., PostgresStore]
 BEFORE = "be7d58ee0843"
 """The last commit of format 9."""
+THIS, NEXT = schema.FORMAT, schema.FORMAT + 1
+"""Formats."""
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +61,7 @@ def formats_in(server: Server, dsn: str) -> tuple[int, ...]:
 
 # What makes the tables of this format those of an older one.
 AS_FORMAT_9 = """
-    ALTER TABLE masters DROP COLUMN format, DROP COLUMN format_start;
+    ALTER TABLE masters DROP COLUMN format, DROP COLUMN format_start, DROP COLUMN renewed;
     ALTER TABLE store DROP COLUMN expanded;
     UPDATE store SET format = 9;
 """
@@ -113,7 +115,7 @@ def test_a_store_of_an_older_format_is_brought_to_this_one(server: Server, dsn: 
         tx.claim([row(WEB1, master="a", run=3)])
     assert store.minion(WEB1) == row(WEB1, master="a", run=3, up=True)
     assert [found.id for found in store.returns(job(1).jid)] == [WEB1]
-    assert formats_in(server, dsn) == (9, 10)
+    assert formats_in(server, dsn) == (9, THIS)
 
 
 def test_a_step_to_this_format_may_take_longer_than_any_answer(
@@ -145,7 +147,7 @@ def test_an_older_store_that_cannot_be_copied_is_brought_to_this_format_with_a_w
     server.sql(f"CREATE SCHEMA {server.sql('SELECT current_schema()', dsn)}_format_1")
     opened(dsn).close()
     assert '_format_1" already exists' in caplog.text
-    assert formats_in(server, dsn) == (9, 10)
+    assert formats_in(server, dsn) == (9, THIS)
 
 
 # --- beside masters of an older saltlite -----------------------------------------------------------
@@ -178,10 +180,10 @@ def test_an_older_master_goes_on_while_a_newer_one_has_expanded_the_tables(
     older = opened(dsn, "a")
     renewed(older, "a")
     with monkeypatch.context() as newer:
-        is_of(newer, 11, COLOUR)
+        is_of(newer, NEXT, COLOUR)
         newer.setattr(schema, "TABLES", (*schema.TABLES, "colours"))
         renewed(opened(dsn, "b"), "b")
-        assert formats_in(server, dsn) == (9, 11)
+        assert formats_in(server, dsn) == (9, NEXT)
     publish(older, job(1))
     commit(older, ret(job(1), WEB1))
     assert renewed(older, "a").renewals == 2
@@ -200,19 +202,19 @@ def test_nothing_that_an_older_master_uses_goes_before_it_has(
     older = opened(dsn, "a")
     renewed(older, "a", state=MasterState(older_is))
     with monkeypatch.context() as newer:
-        is_of(newer, 11, BY_COLOUR)
+        is_of(newer, NEXT, BY_COLOUR)
         second = opened(dsn, "b")
         renewed(second, "b")
-        assert formats_in(server, dsn) == (9, 11)
+        assert formats_in(server, dsn) == (9, NEXT)
         with older.write() as tx:
             tx.claim([row(WEB1, master="a", run=1)])
         # It leaves; the next start of any newer one finds no other that is older.
         with second.write() as tx:
             assert tx.fence_master("a")
         opened(dsn, "c")
-        assert formats_in(server, dsn) == (11, 11)
+        assert formats_in(server, dsn) == (NEXT, NEXT)
         assert server.sql("SELECT shade FROM minions", dsn) == "0"
-    with pytest.raises(StoreError, match="has format 11, this saltlite reads format 10 and older"):
+    with pytest.raises(StoreError, match=f"has format {NEXT}, this saltlite reads format {THIS} and older"):
         opened(dsn, "d")
     assert "end_reason" not in tables(server, dsn)[0]
 
@@ -223,12 +225,12 @@ def test_the_last_master_that_is_upgraded_contracts(
     for name in ("a", "b"):
         renewed(opened(dsn, name), name)
     before = opened(dsn, "b")
-    is_of(monkeypatch, 11, BY_COLOUR)
+    is_of(monkeypatch, NEXT, BY_COLOUR)
     renewed(opened(dsn, "a"), "a", start=2)
-    assert formats_in(server, dsn) == (9, 11)
+    assert formats_in(server, dsn) == (9, NEXT)
     before.close()
     opened(dsn, "b")
-    assert formats_in(server, dsn) == (11, 11)
+    assert formats_in(server, dsn) == (NEXT, NEXT)
 
 
 def test_a_master_that_went_back_counts_as_older(
@@ -236,7 +238,7 @@ def test_a_master_that_went_back_counts_as_older(
 ) -> None:
     for name in ("a", "z"):
         renewed(opened(dsn, name), name)
-    is_of(monkeypatch, 11, BY_COLOUR)
+    is_of(monkeypatch, NEXT, BY_COLOUR)
     newer = opened(dsn, "b")
     renewed(opened(dsn, "a"), "a", start=2)
     # The older saltlite leaves alone what it does not know of.
@@ -244,7 +246,7 @@ def test_a_master_that_went_back_counts_as_older(
     with newer.write() as tx:
         assert tx.fence_master("z")
     opened(dsn, "c")
-    assert formats_in(server, dsn) == (9, 11)
+    assert formats_in(server, dsn) == (9, NEXT)
 
 
 def test_a_change_that_no_older_master_bears_is_refused_while_one_runs(
@@ -253,13 +255,13 @@ def test_a_change_that_no_older_master_bears_is_refused_while_one_runs(
     older = opened(dsn, "a")
     renewed(older, "a")
     before = tables(server, dsn)
-    is_of(monkeypatch, 11, RENAMED)
+    is_of(monkeypatch, NEXT, RENAMED)
     # The older one renews while the newer one looks.
     monkeypatch.setattr("time.sleep", lambda _s: renewed(older, "a") and None)
     with pytest.raises(StoreError, match=r"which a cannot use any more .* stop the masters of the older saltlite"):
         opened(dsn, "b")
     assert tables(server, dsn) == before
-    assert formats_in(server, dsn) == (9, 10)
+    assert formats_in(server, dsn) == (9, THIS)
 
 
 def test_an_older_master_that_hangs_gets_no_connection_after_such_a_change(
@@ -268,10 +270,10 @@ def test_an_older_master_that_hangs_gets_no_connection_after_such_a_change(
     hung = opened(dsn, "a")
     renewed(hung, "a")
     with monkeypatch.context() as newer:
-        is_of(newer, 11, RENAMED)
+        is_of(newer, NEXT, RENAMED)
         newer.setattr(formats, "LOST_S", 0.3)
         opened(dsn, "b")
-        assert formats_in(server, dsn) == (11, 11)
+        assert formats_in(server, dsn) == (NEXT, NEXT)
     with suppress(StoreError):
         renewed(hung, "a")
     with pytest.raises(StoreError):
@@ -284,7 +286,7 @@ def test_a_master_that_is_refused_changes_no_tables(
 ) -> None:
     opened(dsn, master=1)
     before = tables(server, dsn)
-    is_of(monkeypatch, 11, RENAMED)
+    is_of(monkeypatch, NEXT, RENAMED)
     with pytest.raises(StoreError, match="another master uses"):
         opened(dsn, master=2)
     assert tables(server, dsn) == before
@@ -326,7 +328,7 @@ def test_a_master_of_the_format_before_goes_on(server: Server, dsn: str, opened:
         assert acts() == "1 1 ['old']"
         assert server.sql("SELECT format FROM store", dsn) == "9"
         new = opened(dsn, "new")
-        assert formats_in(server, dsn) == (9, 10)
+        assert formats_in(server, dsn) == (9, THIS)
         renewed(new, "new")
         assert acts() == "2 2 ['new', 'old']"
         assert [event.data["n"] for event in new.events(0, 10)] == [1, 2]

@@ -28,6 +28,7 @@ from saltlite.master.store.ports import ReturnCommit, Stored, StoreWriter, Targe
 from saltlite.master.store.postgres import OTHERS_WAIT_S, PostgresStore, connection, look
 from saltlite.master.store.postgres.connection import Database
 from saltlite.master.store.postgres.pipeline import translated
+from saltlite.master.store.postgres.schema import FORMAT
 from saltlite.master.store.postgres.seals import UNSEALED
 from saltlite.master.store.postgres.statements import PostgresTransaction
 from saltlite.master.store.reader import _MINIONS_AMONG
@@ -103,7 +104,7 @@ def test_tables_of_another_program_are_left_as_they_are(server: Server, dsn: str
 def test_a_store_of_a_newer_format_is_left_as_it_is(server: Server, dsn: str, opened: Opened) -> None:
     opened(dsn).close()
     server.sql("UPDATE store SET format = 99", dsn)
-    with pytest.raises(StoreError, match="has format 99, this saltlite reads format 10 and older"):
+    with pytest.raises(StoreError, match=f"has format 99, this saltlite reads format {FORMAT} and older"):
         opened(dsn)
 
 

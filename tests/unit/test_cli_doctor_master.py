@@ -310,6 +310,7 @@ def test_masters_that_are_well_are_counted() -> None:
     [
         (with_masters({**M1, "name": "m2", "state": "fenced"}), Severity.WARNING, "m2 has stopped, or is cut off"),
         (with_masters({**M1, "certificate_until": NOW + 20 * DAY}), Severity.WARNING, "expires within 30 days"),
+        (with_masters({**M1, "certificate_problem": "m1: start m2"}), Severity.WARNING, "m1: start m2"),
         (with_masters({**M1, "certificate_until": None}), Severity.WARNING, "expires within 30 days"),
         (with_masters(differences=["file_roots differ: a | b"]), Severity.WARNING, "file_roots differ: a | b"),
         (replace(with_masters(), address_problem="m1 does not resolve"), Severity.PROBLEM, "m1 does not resolve"),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -26,7 +27,7 @@ from saltlite.platform.daemon import ManualClock
 from saltlite.platform.reactor import Reactor
 from saltlite.wire.framing import IpcMessage
 from saltlite.wire.job_body import sign
-from tests.support.keys import JOB_PRIVATE, NOW, certificate
+from tests.support.keys import DAY, JOB_PRIVATE, NOW, certificate
 from tests.support.master import Office
 from tests.support.store import WEB1, WEB2, commit, had_sessions, job, publish, ret, row
 
@@ -62,6 +63,55 @@ def test_the_list_has_each_master_with_its_sessions(office: Office) -> None:
     assert rows["b"]["behind"] == office.store.last_seq()
     assert (rows["c"]["behind"], rows["c"]["certificate_until"]) == (None, None)
     assert rows[ME]["certificate_until"] == certificate(NOW).not_after
+
+
+@pytest.mark.parametrize(
+    ("holder", "changes", "sentence"),
+    [
+        ("c", {}, "the certificate of b expires in 20 days, and c, which renews it, is fenced: start it"),
+        (
+            "gone",
+            {},
+            "the certificate of b expires in 20 days, and gone, which renews it, is not among these: start it",
+        ),
+        ("b", {}, "the certificate of b expires in 20 days: its log says why it was not renewed"),
+        (
+            "",
+            {},
+            "the certificate of b expires in 20 days, and it does not say which master has the fleet key: upgrade it",
+        ),
+        (ME, {"renewed": b"x"}, f"and {ME} has signed a new one that it does not use: its log says why"),
+        (ME, {}, f"is not on the list of those that {ME} renews: run `saltlite master request` there"),
+        (ME, {"certificate": certificate(NOW + 11 * DAY).encode()}, ""),
+        (ME, {"certificate": b"?"}, "the certificate of b has expired, or is damaged"),
+    ],
+)
+def test_what_keeps_a_certificate_from_being_renewed_is_named(
+    office: Office, holder: str, changes: dict[str, Any], sentence: str
+) -> None:
+    until = certificate(NOW).not_after
+    office.clock.advance(until - 20 * DAY - office.clock.wall())
+    with office.store.write() as tx:
+        tx.renew(replace(UP, name="b", **changes))
+        tx.describe_master("b", json.dumps({"holder": holder}))
+        tx.offer_certificate("b", changes.get("renewed", b""))
+    rows = {one["name"]: one for one in office.ask("masters").fields["masters"]}
+    said = rows["b"]["certificate_problem"]
+    assert sentence in said
+    assert bool(sentence) == bool(said)
+    assert rows["c"]["certificate_problem"] == "", "it has stopped"
+    assert f'saltlite_masters_certificate_until_seconds{{master="{ME}"}} {until}' in fleet_metrics(
+        {**_figures(office.master), "link": None}
+    )
+
+
+def test_a_removal_says_if_the_master_with_the_fleet_key_is_away(office: Office) -> None:
+    with office.store.write() as tx:
+        for name, holder in (("c", ME), ("d", "gone")):
+            tx.renew(replace(UP, name=name, start=2, state=MasterState.FENCED, certificate=b"?"))
+            tx.describe_master(name, json.dumps({"holder": holder}))
+    assert office.ask("master_remove", name="c").fields["holder_away"] == ""
+    assert office.ask("master_remove", name="d").fields["holder_away"] == "gone"
 
 
 def test_the_status_and_the_metrics_have_the_masters(office: Office) -> None:

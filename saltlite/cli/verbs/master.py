@@ -21,8 +21,8 @@ from saltlite.cli.targets import minions_text
 from saltlite.cli.verbs.status import masters_text
 from saltlite.config.load import load_master
 from saltlite.config.master import without_password
-from saltlite.errors import RefusedError, UsageError
-from saltlite.master.processes import identity, invitation
+from saltlite.errors import NoTargetError, RefusedError, UsageError
+from saltlite.master.processes import identity, invitation, renewal
 from saltlite.master.processes.own_address import address_problem
 from saltlite.model.keys import parse_fingerprint
 from saltlite.platform.files import write_new
@@ -94,6 +94,7 @@ def run_invite(argv: Sequence[str], console: Console) -> int:
     database = parsed.options.get("database", config.database)
     text = invitation.invite(config.pki_dir, request, database, console.now(), expires_s)
     _compare(parsed, console, "fingerprint", request.fingerprint, f"did `saltlite master request` on {name} show")
+    renewal.add_invited(config.pki_dir, name, request.static_public, request.job_public)
     path = write_new(f"{name}.invitation", text)
     answer = {"file": path, "name": name, "fingerprint": request.fingerprint, "expires_at": console.now() + expires_s}
     print_answer(answer, f"{path}\n", parsed, console)
@@ -193,9 +194,23 @@ def run_remove(argv: Sequence[str], console: Console) -> int:
     parsed = command_table("master remove").parse(argv)
     console.quiet = parsed.on("quiet")
     (name,) = _words(parsed, 1, 1, "name one master, as in saltlite master remove m2")
+    away, unknown = "", None
     with open_client(parsed) as client:
-        client.call("master_remove", name=name)
+        try:
+            away = client.call("master_remove", name=name)["holder_away"]
+        except NoTargetError as error:
+            # It may have been removed elsewhere, while this master, which has the fleet key, was away.
+            unknown = error
+    pki_dir = load_master(config_dir_of(parsed)).config.pki_dir
+    is_struck = os.access(os.path.join(pki_dir, identity.INVITED), os.R_OK) and renewal.strike(pki_dir, name)
+    if unknown is not None and not is_struck:
+        raise unknown
     print_answer({"name": name}, f"{name} is removed\n", parsed, console)
+    if away and away != name and not is_struck:
+        console.note(
+            f"{away}, which has the fleet key, is away: run the command there, too, or it may renew the certificate of "
+            f"{name} if that comes back before it has read of the removal."
+        )
     console.note(
         "It can come back as long as its machine reaches the database and has shared.key: take its access away."
     )

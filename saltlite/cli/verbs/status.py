@@ -70,7 +70,9 @@ def masters_text(answer: Mapping[str, Any], console: Console) -> str:
         valid = "damaged" if until is None else "expired" if until < now else f"for {format_duration(until - now)}"
         events = "" if behind is None else f"{behind} event{'' if behind == 1 else 's'}"
         rows.append((row["name"], row["state"], str(row["sessions"]), events, valid, row["address"], row["version"]))
-    return columns(rows, cut=(0, 5), width=width_for(console)) + "".join(f"{line}\n" for line in answer["differences"])
+    due = (row.get("certificate_problem", "") for row in answer["masters"])
+    below = "".join(f"{line}\n" for line in (*filter(None, due), *answer["differences"]))
+    return columns(rows, cut=(0, 5), width=width_for(console)) + below
 
 
 def _store(store: Mapping[str, Any]) -> str:

@@ -27,6 +27,8 @@ OPEN_AT_ONCE = 1_000
 """Open jobs that are read at once."""
 AWAY_S = 86_400.0
 """A minion that has been away for so long keeps no master whose jobs are open on it."""
+DUE_DAYS = 29.5
+"""A certificate is renewed 30 days before its end, and half a day later whatever keeps it from that is named."""
 DRAINED, DRAIN_ENDED, REMOVED = "drained", "drain ended", "removed"
 _ONE = "this master shares its store with no other: `saltlite help several-masters` says how others join it"
 
@@ -36,14 +38,14 @@ _ONE = "this master shares its store with no other: `saltlite help several-maste
 
 def handle_masters(master: Master, _principal: Principal, _request: Mapping[str, Any]) -> Answer:
     """Answers `masters`, as `master_rows`, and `differences`."""
-    return Answer(overview(_shared(master)))
+    return Answer(overview(_shared(master), master.clock.wall()))
 
 
-def overview(store: SharedStore) -> dict[str, Any]:
+def overview(store: SharedStore, now: float) -> dict[str, Any]:
     """`masters`: name, address, version, state, weight, the number of its `sessions`, how many events it is `behind`,
-    until when its certificate is valid (seconds since 1970, None if it is damaged), and its `clock_s`: by how many
-    seconds its clock is ahead of the database's, None if that is unknown. `differences`: sentences about what is not
-    alike on all masters that have a lease. Raises StoreError."""
+    until when its certificate is valid (seconds since 1970, None if it is damaged), what has to be done for that to be
+    renewed ("" if nothing), and its `clock_s`: by how many seconds its clock is ahead of the database's, None if that
+    is unknown. `differences`: sentences about what is not alike on all masters that have a lease. Raises StoreError."""
     rows, sessions, last = store.masters(), store.session_counts(), store.last_seq()
     abouts = {row.name: _about(row) for row in rows}
     shown = [
@@ -56,6 +58,7 @@ def overview(store: SharedStore) -> dict[str, Any]:
             "sessions": sessions.get(row.name, 0),
             "behind": max(0, last - row.applied) if row.has_lease else None,
             "certificate_until": _valid_until(row),
+            "certificate_problem": _certificate_problem(row, rows, str(abouts[row.name].get("holder", "")), now),
             "clock_s": abouts[row.name].get("clock_s"),
         }
         for row in rows
@@ -76,6 +79,32 @@ def _valid_until(row: MasterRow) -> int | None:
         return MasterCertificate.decode(row.certificate).not_after
     except ProtocolError:
         return None
+
+
+def _certificate_problem(row: MasterRow, rows: Iterable[MasterRow], holder: str, now: float) -> str:
+    """What is to be done for the certificate of that master to be renewed; "" while it need not be."""
+    until = _valid_until(row)
+    left = (until - now) / 86_400 if until is not None else 0.0
+    if left > DUE_DAYS or not row.has_lease:
+        return ""
+    what = (
+        f"the certificate of {row.name} {f'expires in {left:.0f} days' if left > 0 else 'has expired, or is damaged'}"
+    )
+    if holder == row.name:
+        return f"{what}: its log says why it was not renewed"
+    others = {other.name: other for other in rows}
+    if not holder:
+        return f"{what}, and it does not say which master has the fleet key: upgrade it"
+    if holder not in others:
+        return f"{what}, and {holder}, which renews it, is not among these: start it"
+    if not others[holder].has_lease:
+        return f"{what}, and {holder}, which renews it, is {others[holder].state}: start it"
+    if row.renewed and left > 0:
+        return f"{what}, and {holder} has signed a new one that it does not use: its log says why"
+    return (
+        f"{what}, and is not on the list of those that {holder} renews: run `saltlite master request` there, `saltlite "
+        f"master invite {row.name}` on {holder}, and `saltlite master join`"
+    )
 
 
 def _differences(rows: Iterable[MasterRow], abouts: Mapping[str, Mapping[str, Any]]) -> Iterable[str]:
@@ -125,7 +154,8 @@ def handle_master_drain(master: Master, principal: Principal, request: Mapping[s
 
 
 def handle_master_remove(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
-    """Forget a master that does not run any more."""
+    """Forget a master that does not run any more. `holder_away`: the master that has the fleet key, if it has no lease
+    and so may not learn at once that it is not to renew the certificate of that one; "" if it has."""
     store, name = _shared(master), request["name"]
     row = _row(store, name)
     if name == master.identity.certificate.name:
@@ -146,7 +176,9 @@ def handle_master_remove(master: Master, principal: Principal, request: Mapping[
     with store.write() as writer:
         writer.delete_master(name)
         writer.put_event(tag_master(name, REMOVED), {"name": name, "by": principal.label}, master.clock.wall())
-    return Answer({"name": name})
+    holder = str(_about(row).get("holder", ""))
+    is_there = holder in {other.name for other in store.masters() if other.has_lease}
+    return Answer({"name": name, "holder_away": "" if is_there else holder})
 
 
 def _open_job(store: SharedStore, row: MasterRow, away: float) -> tuple[Jid, list[MinionId]] | None:

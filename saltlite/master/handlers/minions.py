@@ -463,7 +463,7 @@ def _figures(master: Master) -> dict[str, Any]:
             "minions_away_with_jobs": sum(states.get(one, "up") != "up" for one in store.minions_with_open_jobs()),
         },
         "readers": {name: _lag(master, name, path) for name, path in config.readers.items()},
-        **(overview(master.shared) if master.shared is not None else {}),
+        **(overview(master.shared, master.clock.wall()) if master.shared is not None else {}),
     }
 
 

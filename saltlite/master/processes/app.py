@@ -14,7 +14,7 @@ import pwd
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
@@ -28,7 +28,7 @@ from saltlite.master.processes import identity
 from saltlite.master.processes import link_channel as ipc
 from saltlite.master.processes.audit import AuditTrail, audit_dir, digest_of_options
 from saltlite.master.processes.context import HandlerConfig, Master, MasterIdentity
-from saltlite.master.processes.identity import PKI_LOOK_S, RENEW_S, Renewal
+from saltlite.master.processes.own_certificate import ensure_identity_of, keep_certificate
 from saltlite.master.processes.store_opening import (
     load_postgres,
     loaded_areas,
@@ -359,7 +359,7 @@ def run_master(config: MasterConfig, config_dir: str, on_ready: Callable[[], Non
     incarnation = int.from_bytes(os.urandom(4), "big") >> 1
     shared = Shared(SystemClock().wall(), incarnation, SharedFillTimes(), board_of(config.worker_threads))
     accepted = prepare_store(config, functools.partial(_loaded_store, paths, shared))
-    _ensure_identity(config, accepted)
+    ensure_identity_of(config, SystemClock().wall(), accepted)
     if os.geteuid() == 0 and link_account.uid == account.uid:
         log.warning("%s", SHARED_USER)
     relay = LogRelay(LINK)
@@ -412,21 +412,14 @@ def run_master(config: MasterConfig, config_dir: str, on_ready: Callable[[], Non
     relay.listen(reactor)
     supervisor = Supervisor(reactor, without_board(specs, shared.board), what="the master", on_ready=on_ready)
     supervisor.every(LOOK_S, Watchdog(shared.board, supervisor.children, reactor.now).look)
-    _keep_certificate(config, supervisor, specs)
+    showing = [spec.name for spec in specs if _shows_certificate(spec.name)]
+    keep_certificate(config, SystemClock().wall, supervisor, showing)
     problem = supervisor.run()
     for path in sockets:
         os.unlink(path)
     lock.close()
     if problem:
         raise StartupError(problem)
-
-
-def _keep_certificate(config: MasterConfig, supervisor: Supervisor, specs: Sequence[Spec]) -> None:
-    """Renew the certificate in time, and load a rotated fleet key."""
-    showing = [spec.name for spec in specs if _shows_certificate(spec.name)]
-    renewal = Renewal(config.pki_dir, lambda: _ensure_identity(config), lambda: supervisor.restart_in_turn(showing))
-    supervisor.every(RENEW_S, renewal.renew)
-    supervisor.every(PKI_LOOK_S, renewal.look)
 
 
 def _beside_jobs(config: MasterConfig, paths: Paths, config_dir: str, shared: Shared) -> list[Spec]:
@@ -441,10 +434,6 @@ def _beside_jobs(config: MasterConfig, paths: Paths, config_dir: str, shared: Sh
     if config.several_masters:
         specs.append(Spec(MEMBERSHIP, functools.partial(_run_membership, config, paths, shared), tuple))
     return specs
-
-
-def _ensure_identity(config: MasterConfig, accepted: int = 0) -> None:
-    identity.ensure_identity(config.pki_dir, identity.name_of(config), SystemClock().wall(), accepted)
 
 
 def _shows_certificate(process: str) -> bool:
@@ -765,18 +754,24 @@ def _run_membership(config: MasterConfig, paths: Paths, shared: Shared, ready: C
 
 
 def _run_maintenance(config: MasterConfig, paths: Paths, shared: Shared, ready: Callable[[], None]) -> None:
+    from saltlite.master.processes.description import DESCRIBE_S, SelfDescription  # noqa: PLC0415 - as in _run_mworker
     from saltlite.master.processes.link_channel import LinkAddress, LinkChannel  # noqa: PLC0415 - as in _run_mworker
     from saltlite.master.processes.maintenance import begin_maintenance  # noqa: PLC0415 - as in _run_mworker
 
     open_store = _loaded_store(paths, shared)
     open_inventory = loaded_inventory(config)
     place = LinkAddress(paths.link_socket, os.geteuid())
+    holder = identity.holder_of(config.pki_dir) if config.several_masters else ""
     drop_to(config.user)
     store = open_store()
     reactor = Reactor(marks=shared.board.marks(MAINTENANCE))
     link = LinkChannel(reactor, place, ipc.MAINTENANCE, lambda _batch: None)
     opened = functools.partial(_opened, open_inventory, store)
-    begin_maintenance(config, reactor, store, SystemClock(), link, opened, paths.copies)
+    kept = begin_maintenance(config, reactor, store, SystemClock(), link, opened, paths.copies)
+    if config.several_masters:
+        me = identity.name_of(config)
+        described = SelfDescription(config, cast("SharedStore", store), SystemClock(), me, holder)
+        kept.repeat(DESCRIBE_S, described.renew)
     until_sigterm(reactor, ready)
     store.close()
 

@@ -1,4 +1,5 @@
-"""What a master tells the others of itself: digests of what all should have alike, and how far its clock is off.
+"""What a master tells the others of itself: digests of what all should have alike, how far its clock is off,
+and which master has the fleet key.
 
 It is stored in its row of `masters`, as JSON, and renewed once in DESCRIBE_S.
 """
@@ -28,18 +29,21 @@ UNCOMPARED = frozenset({".git", ".hg", ".svn", "__pycache__"})
 class SelfDescription:
     """Makes and stores the description of this master."""
 
-    def __init__(self, config: MasterConfig, store: SharedStore, clock: Clock, me: str) -> None:
+    def __init__(self, config: MasterConfig, store: SharedStore, clock: Clock, me: str, holder: str = "") -> None:
+        """`holder` is the master with the fleet key, as far as this one knows."""
         self._config = config
         self._store = store
         self._clock = clock
         self._me = me
+        self._holder = holder
         self._hashes: dict[str, tuple[tuple[int, int, int], str]] = {}
         """By path: inode, size and time of the file, and its hash then."""
 
     def renew(self) -> None:
         """Raises StoreError."""
         offset = self._clock.wall() - self._store.clock()
-        about = json.dumps({"digests": self._digests(), "clock_s": round(offset, 1)}, sort_keys=True)
+        said = {"digests": self._digests(), "clock_s": round(offset, 1), "holder": self._holder}
+        about = json.dumps(said, sort_keys=True)
         if about != {row.name: row.about for row in self._store.masters()}.get(self._me):
             with self._store.write() as store:
                 store.describe_master(self._me, about)

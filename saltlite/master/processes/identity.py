@@ -8,6 +8,7 @@ job.key       Ed25519 seed: MWorkers sign jobs with it
 master.cert   the certificate that the fleet key signed for the two
 shared.key    32 bytes that all masters of one store have: it seals tokens of logins, keys of minions and pillar values
 fleet.holder  on a master that was invited: the name of the master that has the fleet key, in place of the key
+fleet.invited  on the master that has it: which others it has invited, with their keys (`renewal`)
 
 The fleet key is made on the first start and never again. If it is missing, damaged, or of another fleet than the files
 beside it, the master does not start, because minions trust no other key. The other two keys are the master's own: a
@@ -25,11 +26,11 @@ import logging
 import os
 import secrets
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from saltlite.errors import MisconfiguredError, ProtocolError, SaltliteError, StartupError, UsageError
+from saltlite.errors import MisconfiguredError, ProtocolError, StartupError, UsageError
 from saltlite.model.dataclass import dataclass
 from saltlite.model.keys import Fingerprint, fingerprint, parse_fingerprint
 from saltlite.platform.privileges import SECRET_MAX, read_secret, write_secret
@@ -62,6 +63,10 @@ CHAIN_KEPT = SECRET_MAX // SUCCESSION_BYTES
 FLEET_FILES = ("fleet.key", "fleet.chain", "fleet.id", "master.cert")
 """The files that define the fleet of this master."""
 HOLDER = "fleet.holder"
+INVITED = "fleet.invited"
+"""The list of the masters that this one has invited (`renewal`)."""
+ANSWER_FILE = "renewed-certificate.json"
+"""In data_dir: the certificate that an invited master was offered."""
 SHARED_KEY, NEW_SHARED_KEY = "shared.key", "shared.key.new"
 LOST = ".lost"
 """The suffix of files of a lost fleet key."""
@@ -184,7 +189,7 @@ def ensure_identity(pki_dir: str, name: str, now: float, accepted: int = 0) -> b
     `now` is seconds since 1970, `accepted` the number of accepted keys in the store. Raises StartupError for keys that
     are damaged, readable by others, or missing and not replaceable.
     """
-    with _alone(pki_dir):
+    with alone(pki_dir):
         return _ensure(pki_dir, name, now, accepted)
 
 
@@ -193,7 +198,7 @@ def rotate(pki_dir: str, name: str, now: float) -> Succession:
 
     Raises StartupError as `ensure_identity`, and UsageError where there is no fleet key yet.
     """
-    with _alone(pki_dir):
+    with alone(pki_dir):
         if not fleet_files(pki_dir).present:
             raise UsageError(f"there is no fleet key in {pki_dir} yet: the master makes it on its first start")
         _ensure(pki_dir, name, now, 0)
@@ -213,7 +218,7 @@ def replace_lost(pki_dir: str, name: str, now: float) -> Fingerprint:
 
     Raises UsageError if the fleet key is not lost.
     """
-    with _alone(pki_dir):
+    with alone(pki_dir):
         found = fleet_files(pki_dir)
         if found.was_invited:
             fleet_key(pki_dir)
@@ -251,7 +256,7 @@ def fleet_key(pki_dir: str) -> bytes:
 def own_keys(pki_dir: str) -> tuple[bytes, bytes]:
     """The public keys of this master, for its link process and for jobs, which are made if they are missing. Raises
     StartupError."""
-    with _alone(pki_dir):
+    with alone(pki_dir):
         renewed = _decoded(read_secret(_path(pki_dir, "master.cert"))) is not None
         for own in ("master.key", "job.key"):
             _ensure_own(pki_dir, own, renewed=renewed)
@@ -263,13 +268,30 @@ def install_invited(pki_dir: str, certificate: MasterCertificate, chain: bytes, 
 
     The certificate is written last: until then no master starts here, and this can be repeated.
     """
-    with _alone(pki_dir):
+    with alone(pki_dir):
         write_secret(_path(pki_dir, SHARED_KEY), shared)
         write_secret(_path(pki_dir, HOLDER), f"{holder}\n".encode())
         if chain:
             write_secret(_path(pki_dir, "fleet.chain"), chain)
         _write_id(pki_dir, certificate.fleet_public)
         write_secret(_path(pki_dir, "master.cert"), certificate.encode())
+
+
+def replace_certificate(pki_dir: str, certificate: MasterCertificate, chain: bytes) -> None:
+    """Make this verified certificate, which may be by a successor of the fleet key, that of this invited master. The
+    caller is `alone`, and repeats it after an interruption. Raises StartupError."""
+    if certificate.fleet_public != certificate_of(pki_dir).fleet_public:
+        write_secret(_path(pki_dir, "fleet.chain"), chain)
+        _write_id(pki_dir, certificate.fleet_public)
+    write_secret(_path(pki_dir, "master.cert"), certificate.encode())
+
+
+def holder_of(pki_dir: str) -> str:
+    """The name of the master that has the fleet key; "" if there is none yet. Raises StartupError."""
+    found = fleet_files(pki_dir)
+    if found.was_invited or found.certificate is None:
+        return found.holder
+    return found.certificate.name
 
 
 def sign_certificate(pki_dir: str, name: str, static_public: bytes, job_public: bytes, now: float) -> MasterCertificate:
@@ -308,7 +330,7 @@ def derived_key(secret: bytes, purpose: str) -> bytes:
 
 def begin_shared_key(pki_dir: str) -> bytes:
     """A shared.key that is not in use yet, the same after an interruption. Raises StartupError."""
-    with _alone(pki_dir):
+    with alone(pki_dir):
         path = _path(pki_dir, NEW_SHARED_KEY)
         key = read_secret(path)
         if key is None or len(key) != KEY_BYTES:
@@ -319,22 +341,24 @@ def begin_shared_key(pki_dir: str) -> bytes:
 
 def use_shared_key(pki_dir: str) -> None:
     """The store is sealed with the key of `begin_shared_key`. Raises StartupError."""
-    with _alone(pki_dir):
+    with alone(pki_dir):
         write_secret(_path(pki_dir, SHARED_KEY), _key(pki_dir, NEW_SHARED_KEY))
         os.unlink(_path(pki_dir, NEW_SHARED_KEY))
 
 
-def stamps(pki_dir: str) -> tuple[tuple[int, int] | None, ...]:
-    """Identifies the versions of the fleet files: a change replaces the file."""
+def stamps(pki_dir: str, *beside: str) -> tuple[tuple[int, int] | None, ...]:
+    """Identifies the versions of the fleet files and of these `beside`: a change replaces the file."""
+    names = (*FLEET_FILES, HOLDER, SHARED_KEY, "fleet.key.next")
+    return tuple(stamp(path) for path in (*(_path(pki_dir, name) for name in names), *beside))
 
-    def stamp(path: str) -> tuple[int, int] | None:
-        try:
-            found = os.stat(path)
-        except OSError:
-            return None
-        return found.st_ino, found.st_mtime_ns
 
-    return tuple(stamp(_path(pki_dir, name)) for name in (*FLEET_FILES, HOLDER, SHARED_KEY, "fleet.key.next"))
+def stamp(path: str) -> tuple[int, int] | None:
+    """Identifies the version of a file that is replaced to change it; None if there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns
 
 
 def certificate_of(pki_dir: str) -> MasterCertificate:
@@ -416,7 +440,13 @@ def _check_invited(pki_dir: str, name: str, now: int, certificate: MasterCertifi
     if days < 0:
         raise StartupError(f"the certificate of this master expired {-days:.0f} days ago: {again}")
     if days < RENEW_DAYS:
-        log.warning("the certificate of this master expires in %.0f days: %s", days, again)
+        log.warning(
+            "the certificate of this master expires in %.0f days; %s renews it while both reach the database. If it "
+            "does not: %s",
+            days,
+            holder,
+            again,
+        )
 
 
 def _content(pki_dir: str, name: str, now: int, old: MasterCertificate | None) -> CertificateContent:
@@ -483,7 +513,7 @@ def _write_id(pki_dir: str, fleet_public: bytes) -> None:
 
 
 @contextmanager
-def _alone(pki_dir: str) -> Iterator[None]:
+def alone(pki_dir: str) -> Iterator[None]:
     """An exclusive lock: a command may rotate the fleet key while the master renews its certificate."""
     try:
         folder = os.open(pki_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -523,45 +553,3 @@ def _decoded(raw: bytes | None) -> MasterCertificate | None:
         return MasterCertificate.decode(raw) if raw is not None else None
     except ProtocolError:
         return None
-
-
-RENEW_S = 12 * 3600.0
-"""How often the certificate is checked; minions accept one for at most 90 days."""
-PKI_LOOK_S = 2.0
-"""How often the fleet files are checked for changes: one stat(2) each."""
-
-
-class Renewal:
-    """Renews the certificate, and restarts the processes that present it, which read it when they start.
-
-    `ensure` creates and renews what is needed in `pki_dir`, or raises SaltliteError; `restart` restarts the processes.
-    """
-
-    def __init__(self, pki_dir: str, ensure: Callable[[], None], restart: Callable[[], None]) -> None:
-        self._pki_dir = pki_dir
-        self._ensure = ensure
-        self._restart = restart
-        self._used = certificate_of(pki_dir)
-        self._seen = stamps(pki_dir)
-
-    def look(self) -> None:
-        """Renew if a fleet file has changed."""
-        if stamps(self._pki_dir) != self._seen:
-            self.renew()
-
-    def renew(self) -> None:
-        """Renew and use the certificate. After an error, which is logged, the old one stays in use."""
-        seen = stamps(self._pki_dir)
-        try:
-            self._ensure()
-            # Read before the certificate, so that a change in between is noticed the next time.
-            seen = stamps(self._pki_dir)
-            certificate = certificate_of(self._pki_dir)
-        except SaltliteError as error:
-            log.error("the present certificate stays in use: %s", error)  # noqa: TRY400 - a sentence
-        else:
-            if certificate != self._used:
-                self._used = certificate
-                log.info("this master is of fleet %s, by a new certificate", fingerprint(certificate.fleet_public))
-                self._restart()
-        self._seen = seen

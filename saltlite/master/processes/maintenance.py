@@ -15,7 +15,6 @@ from saltlite.errors import RemoteProtocolError, SaltliteError
 from saltlite.files.server import CopyAreas
 from saltlite.master.handlers.delivery import release_due
 from saltlite.master.processes.context import RecentProofs
-from saltlite.master.processes.description import DESCRIBE_S, SelfDescription
 from saltlite.master.processes.fleet import Asking, AskingEverywhere, Registrations, ask_claimants
 from saltlite.master.processes.identity import name_of
 from saltlite.master.processes.link_channel import LinkChannel
@@ -374,7 +373,7 @@ def begin_maintenance(
     link: LinkChannel,
     opened: Callable[[], Opened],
     copies: str,
-) -> None:
+) -> Maintenance:
     """Do all maintenance of a master from now on. `copies` is the folder of files in transit."""
     kept = Maintenance(
         reactor,
@@ -397,9 +396,8 @@ def begin_maintenance(
     upkeep = RegistryMaintenance(store, clock, asking, opened)
     if shared is not None:
         kept.repeat(FOLLOW_S, upkeep.follow)
-        described = SelfDescription(config, cast("SharedStore", store), clock, name_of(config))
-        kept.repeat(DESCRIBE_S, described.renew)
     if not config.minion_data_cache:
         upkeep.drop_pillars()
     kept.repeat(REGISTRY_LOOK_S, upkeep.look)
     kept.repeat_alone(ORPHANS_S, upkeep.drop_orphans)
+    return kept

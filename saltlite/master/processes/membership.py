@@ -34,6 +34,7 @@ from saltlite.master.processes.fleet import FETCH
 from saltlite.master.processes.identity import certificate_of, job_key
 from saltlite.master.processes.link_channel import LinkChannel
 from saltlite.master.processes.own_address import address_of, address_problem
+from saltlite.master.processes.renewal import Renewals, signed_as_root
 from saltlite.master.store.ports import Store
 from saltlite.master.store.sharing import MasterRow, MasterState, SharedStore, SharedWriter
 from saltlite.model.clock import Clock
@@ -293,8 +294,10 @@ class Membership:
         link: LinkChannel,
         me: MasterRow,
         signer: DirectorySigner,
+        renewals: Renewals | None = None,
     ) -> None:
         """`me` is JOINING."""
+        self._renewals = renewals
         self._reactor = reactor
         self._store = store
         self._clock = clock
@@ -393,6 +396,8 @@ class Membership:
         self._tell_link(events, news, masters)
         self._link.placement(self._signer.directory(masters), draining=self._is_draining)
         self._fence_lost(masters)
+        if self._renewals is not None:
+            self._renewals.look(masters)
 
     def _end_lease(self) -> None:
         """The link process acts no more; until it has said so, the others wait for this master as before."""
@@ -438,6 +443,8 @@ class Membership:
         """The sessions of this master reflect the changes of keys in these events. Raises StoreError."""
         done = events[: self._hand_over(events)]
         if done:
+            if self._renewals is not None:
+                self._renewals.heed(done)
             self._last = done[-1]
             self._me = replace(self._me, applied=self._last.seq)
             self._link.wake_up(_jobs_of(done))
@@ -646,6 +653,7 @@ def run_membership(
 ) -> None:
     """Run the process until SIGTERM. `start` is the number of this start of the master."""
     certificate, seed = certificate_of(config.pki_dir), job_key(config.pki_dir)
+    signed = signed_as_root(config.pki_dir, config.data_dir, clock.wall())
     drop_to(config.user)
     reactor = Reactor()
 
@@ -669,7 +677,8 @@ def run_membership(
     )
     store = cast("SharedStore", open_store())
     signer = DirectorySigner(seed, certificate.job_public, lists_masters=config.directory)
-    membership = Membership(reactor, store, clock, link, me, signer)
+    renewals = Renewals(store, clock, certificate, config.data_dir, signed)
+    membership = Membership(reactor, store, clock, link, me, signer, renewals)
 
     def stop() -> None:
         reactor.call_later(LEAVE_WAIT_S, reactor.stop)

@@ -53,6 +53,8 @@ class MasterRow:
     """Its share of the minions, compared with the weights of the others."""
     about: str = ""
     """JSON, which `describe_master` stores: digests of its configuration, and figures."""
+    renewed: bytes = b""
+    """The certificate that is to take the place of its own, as `saltlite.master.processes.renewal` encodes it."""
 
     @property
     def has_lease(self) -> bool:
@@ -80,7 +82,7 @@ class SharedWriter(StoreWriter, Protocol):
     def renew(self, row: MasterRow) -> MasterRow:
         """Insert or replace the row of that name, with one more renewal; what is stored then. A start that was FENCED
         stays so, and nothing is stored. Whether a start is UP or DRAINING stays as `drain_master` decided, and `about`
-        as it is."""
+        and `renewed` as they are."""
         ...
 
     def drain_master(self, name: str, *, ends: bool = False) -> bool:
@@ -89,6 +91,10 @@ class SharedWriter(StoreWriter, Protocol):
 
     def describe_master(self, name: str, about: str) -> None:
         """Store `MasterRow.about` of that master, if it is known."""
+        ...
+
+    def offer_certificate(self, name: str, renewed: bytes) -> None:
+        """Store `MasterRow.renewed` of that master, if it is known."""
         ...
 
     def fence_master(self, name: str) -> bool:

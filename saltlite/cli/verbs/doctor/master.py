@@ -314,11 +314,13 @@ def _check_masters(seen: MasterEvidence) -> Iterator[Finding]:
                 f"the master {name} has stopped, or is cut off from the database; remove it if it is gone for good",
                 checks.command(seen.around, f"master remove {shlex.quote(name)}"),
             )
-        elif until is None or until < soon:
+        elif row.get("certificate_problem"):
+            yield warning("masters", row["certificate_problem"])
+        elif until is None or until < soon - DAY_S:
             yield warning(
                 "masters",
-                f"the certificate of the master {name} expires within {RENEW_DAYS} days, or has expired: a master that "
-                "was invited needs a new invitation (saltlite help several-masters)",
+                f"the certificate of the master {name} expires within {RENEW_DAYS} days, or has expired (saltlite help "
+                "several-masters)",
             )
     for sentence in differences:
         say = problem if sentence.startswith("access rules") else warning

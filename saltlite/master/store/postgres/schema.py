@@ -18,7 +18,7 @@ from saltlite.errors import StoreError
 from saltlite.master.store.postgres.connection import TimedConnection
 from saltlite.model.dataclass import dataclass
 
-FORMAT = 10
+FORMAT = 11
 MOVED_AWAY = 0
 """The format of what is left when the store was moved to a file."""
 OLDEST_SERVER = 130_000
@@ -117,7 +117,8 @@ CREATE TABLE readers (
     name text NOT NULL PRIMARY KEY, master text NOT NULL, start bigint NOT NULL, fence bigint NOT NULL,
     data text NOT NULL) WITH (fillfactor = 50);
 """
-_TABLES += f"{_MASTERS}{_INVENTORY}{_MORE_OF_MASTERS};{_UPGRADES};{_COPIES}{_READERS}"
+_RENEWED = "ALTER TABLE masters ADD COLUMN renewed bytea NOT NULL DEFAULT ''"
+_TABLES += f"{_MASTERS}{_INVENTORY}{_MORE_OF_MASTERS};{_UPGRADES};{_COPIES}{_READERS}{_RENEWED};"
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +154,8 @@ _ALONE = {
     8: "ALTER TABLE minions ADD COLUMN end_reason text",
 }
 STEPS = {number: Step(sql, alone=True) for number, sql in _ALONE.items()} | {
-    9: Step(f"ALTER TABLE store ADD COLUMN expanded bigint; {_UPGRADES}")
+    9: Step(f"ALTER TABLE store ADD COLUMN expanded bigint; {_UPGRADES}"),
+    10: Step(_RENEWED),
 }
 """What makes a store of format N one of format N + 1."""
 

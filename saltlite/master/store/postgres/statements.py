@@ -327,7 +327,7 @@ _PUT_READER = (
 )
 _LEASED = "('up', 'draining')"
 # A start that was fenced or drained stays so.
-_KEPT = ("name", "renewals", "state", "about")
+_KEPT = ("name", "renewals", "state", "about", "renewed")
 _WRITTEN = (*_MASTER_COLUMNS, "format", "format_start")
 _RENEW = (
     insert(_WRITTEN, "masters")
@@ -394,6 +394,10 @@ class PostgresWriter(SqlWriter, PostgresReader):
     def describe_master(self, name: str, about: str) -> None:
         """As SharedWriter.describe_master."""
         self._transaction.later("UPDATE masters SET about = ? WHERE name = ?", (about, name))
+
+    def offer_certificate(self, name: str, renewed: bytes) -> None:
+        """As SharedWriter.offer_certificate."""
+        self._transaction.later("UPDATE masters SET renewed = ? WHERE name = ?", (renewed, name))
 
     def put_key(self, record: KeyRecord) -> None:
         super().put_key(record)
