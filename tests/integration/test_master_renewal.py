@@ -247,11 +247,13 @@ def test_a_master_takes_nothing_but_what_its_fleet_signed_for_its_keys(
     private_dir(str(other), os.geteuid(), os.getegid())
     identity.ensure_identity(str(other), "m1", site.clock.wall())
     stale = identity.sign_certificate(site.pki("m1"), "m2", static, job, NOW - 100 * DAY)
+    keys = site.certificate("m3").static_public, site.certificate("m3").job_public
+    theirs = identity.sign_certificate(site.pki("m1"), "m2", *keys, site.clock.wall())
     late = identity.sign_certificate(site.pki("m1"), "m2", static, job, site.clock.wall())
     answers = [
         Renewed(identity.sign_certificate(str(other), "m2", static, job, site.clock.wall()), b"").encode(),
         Renewed(replace(late, not_after=late.not_after + 1), b"").encode(),
-        Renewed(site.certificate("m3"), b"").encode(),
+        Renewed(theirs, b"").encode(),
         Renewed(stale, b"").encode(),
         b"\xff\xff" * 30,
         b"x" * 100_000,
