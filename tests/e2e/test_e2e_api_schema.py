@@ -53,7 +53,8 @@ def test_no_request_makes_the_api_fail_or_answer_otherwise_than_it_says(
             *(str(BIN / "schemathesis"), "run", str(DOCUMENT), "-u", url, "--tls-verify", "false", *options),
             # A request can be as described and yet make no sense, such as a target that does not parse.
             *("--checks", "all", "--exclude-checks", "positive_data_acceptance"),
-            *("--request-timeout", str(ANSWER_S), "--seed", str(SEED), "--continue-on-failure", "--no-color"),
+            *("--request-timeout", str(ANSWER_S), "--max-response-time", str(ANSWER_S)),
+            *("--seed", str(SEED), "--continue-on-failure", "--no-color"),
         ],
         cwd=tmp_path,
         capture_output=True,
