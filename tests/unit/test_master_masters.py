@@ -100,6 +100,7 @@ def test_what_keeps_a_certificate_from_being_renewed_is_named(
     assert sentence in said
     assert bool(sentence) == bool(said)
     assert rows["c"]["certificate_problem"] == "", "it has stopped"
+    assert rows[ME]["certificate_problem"] == "", "it has not described itself yet"
     assert f'saltlite_masters_certificate_until_seconds{{master="{ME}"}} {until}' in fleet_metrics(
         {**_figures(office.master), "link": None}
     )

@@ -58,7 +58,7 @@ def overview(store: SharedStore, now: float) -> dict[str, Any]:
             "sessions": sessions.get(row.name, 0),
             "behind": max(0, last - row.applied) if row.has_lease else None,
             "certificate_until": _valid_until(row),
-            "certificate_problem": _certificate_problem(row, rows, str(abouts[row.name].get("holder", "")), now),
+            "certificate_problem": _certificate_problem(row, rows, abouts[row.name], now),
             "clock_s": abouts[row.name].get("clock_s"),
         }
         for row in rows
@@ -81,12 +81,14 @@ def _valid_until(row: MasterRow) -> int | None:
         return None
 
 
-def _certificate_problem(row: MasterRow, rows: Iterable[MasterRow], holder: str, now: float) -> str:
-    """What is to be done for the certificate of that master to be renewed; "" while it need not be."""
+def _certificate_problem(row: MasterRow, rows: Iterable[MasterRow], about: Mapping[str, Any], now: float) -> str:
+    """What is to be done for the certificate of that master to be renewed; "" while it need not be, and for a master
+    that has just been invited and has not described itself yet."""
     until = _valid_until(row)
     left = (until - now) / 86_400 if until is not None else 0.0
-    if left > DUE_DAYS or not row.has_lease:
+    if left > DUE_DAYS or not row.has_lease or not about:
         return ""
+    holder = str(about.get("holder", ""))
     what = (
         f"the certificate of {row.name} {f'expires in {left:.0f} days' if left > 0 else 'has expired, or is damaged'}"
     )
