@@ -115,7 +115,7 @@ def test_a_stream_goes_on_though_the_bell_was_lost(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("failures", [1, 3])
 def test_a_follower_goes_on_when_the_store_is_back(
-    failures: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    failures: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     disk = MemoryStoreDisk()
     store = MemoryStore(disk)
@@ -141,6 +141,7 @@ def test_a_follower_goes_on_when_the_store_is_back(
         replies: list[Reply] = []
         within(60, lambda: replies.extend(client.watch(progress, WaitPolicy(60.0))))
     assert (len(failed), [reply.name for reply in replies]) == (failures, ["web1"])
+    assert len([line for line in caplog.messages if "waits" in line]) == 1, "not one line for each look"
 
 
 def test_an_error_on_a_stream_ends_it_with_its_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

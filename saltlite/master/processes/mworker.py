@@ -190,6 +190,8 @@ class Client:
     """The token of the stream, which ends with it."""
     sent_at: float = 0.0
     news_due: bool = False
+    is_behind: bool = False
+    """Whether its stream could not be read when it was last due."""
     turn: TurnLabel = NAMELESS
     """The turn of its last request."""
     watches: bool = False
@@ -723,8 +725,11 @@ class MWorker:
             raise
         except StoreError as error:
             # The database is away, or a disk is full: the look after LOOK_S goes on where this one could not.
-            log.warning("the stream of %s waits: %s", client.principal, error)
+            if not client.is_behind:
+                log.warning("the stream of %s waits: %s", client.principal, error)
+            client.is_behind = True
             return
+        client.is_behind = False
         if news is None:
             return
         client.sent_at = self._reactor.now()

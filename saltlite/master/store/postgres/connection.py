@@ -118,7 +118,7 @@ def explain(error: Exception, where: str) -> StoreError:
     if state == "57014":
         return StoreError(f"the {where} took too long for a statement ({text}); nothing of it was kept")
     if is_lost(error):
-        return StoreError(f"the {where} cannot be reached ({text}); nothing was stored, and it is tried again")
+        return StoreError(f"the {where} cannot be reached ({text}); nothing was stored")
     return StoreError(f"the {where} refused an operation ({text}); nothing of it was kept")
 
 
