@@ -264,6 +264,29 @@ def test_a_change_that_no_older_master_bears_is_refused_while_one_runs(
     assert formats_in(server, dsn) == (9, THIS)
 
 
+def test_a_change_that_no_older_master_bears_is_refused_if_one_starts_meanwhile(
+    server: Server, dsn: str, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    older = opened(dsn, "a")
+    before = tables(server, dsn)
+    look = formats._older
+    looks: list[str] = []
+
+    def older_starts(connection: Any, present: Any, me: str) -> Any:
+        found = look(connection, present, me)
+        if not looks:
+            renewed(older, "a")
+        looks.append(me)
+        return found
+
+    is_of(monkeypatch, NEXT, RENAMED)
+    monkeypatch.setattr(formats, "_older", older_starts)
+    with pytest.raises(StoreError, match="which a cannot use any more"):
+        opened(dsn, "b")
+    assert len(looks) == 2
+    assert tables(server, dsn) == before
+
+
 def test_an_older_master_that_hangs_gets_no_connection_after_such_a_change(
     server: Server, dsn: str, opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:

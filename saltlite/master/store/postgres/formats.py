@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import time
 import zlib
+from collections.abc import Iterable
 from typing import Any
 
 import psycopg
@@ -38,6 +39,9 @@ _END = (
     " AND classid::bigint = %s AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
 )
 
+Renewals = dict[str, tuple[int, int]]
+"""By the name of a master: its start, and the number of its renewals."""
+
 
 def lock_of(oid: int, name: str) -> int:
     """The advisory lock that the connections of this master of the store hold."""
@@ -53,9 +57,9 @@ def bring_to_format(connection: TimedConnection, where: str, writing: int, me: s
     formats = formats_of(connection)
     older = _older(connection, formats, me)
     alone = any(STEPS[number].alone for number in range(formats.expanded, FORMAT))
+    lost: Renewals = {}
     if alone and older:
-        _end_lost(connection, where, formats, me)
-        older = {}
+        lost, older = _end_lost(connection, where, formats, me), {}
     try:
         with connection.transaction():
             if older:
@@ -66,24 +70,30 @@ def bring_to_format(connection: TimedConnection, where: str, writing: int, me: s
             connection.execute(f"SELECT pg_advisory_xact_lock({MAKING})")
             # No transaction of another master has begun to change a table: neither waits for the other in a circle.
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (writing,))
-            _change(connection, where, me, is_alone=alone)
+            # A master of an older saltlite may have started since.
+            formats = formats_of(connection)
+            found = _older(connection, formats, me)
+            older = {name: renewal for name, renewal in found.items() if lost.get(name) != renewal}
+            if alone and older:
+                raise _refused(where, formats, older)
+            _change(connection, where, formats, contracts=not older, keeps=alone or not me)
     finally:
         connection.patience_s = 0.0
 
 
-def _change(connection: TimedConnection, where: str, me: str, *, is_alone: bool) -> None:
-    formats = formats_of(connection)
-    older = {} if is_alone else _older(connection, formats, me)
-    contracts = [] if older else [number for number in range(formats.least, FORMAT) if STEPS[number].contract]
-    if is_alone or (contracts and not me):
+def _change(connection: TimedConnection, where: str, formats: Formats, *, contracts: bool, keeps: bool) -> None:
+    """`keeps`: whether whoever goes back needs a copy of what is contracted."""
+    steps = range(formats.least, FORMAT)
+    contracted = [number for number in steps if contracts and STEPS[number].contract]
+    if keeps and (contracted or any(STEPS[number].alone for number in steps)):
         _keep_copy(connection, where, sorted(tables_of(connection)), formats.least)
     least = formats.least
-    for number in range(formats.least, FORMAT):
+    for number in steps:
         step = STEPS[number]
         if number >= formats.expanded:
             connection.execute(typed(step.sql))
             least = number + 1 if step.alone else least
-        if number in contracts:
+        if number in contracted:
             connection.execute(typed(step.contract))
             least = number + 1
     connection.execute("UPDATE store SET format = %s, expanded = %s", (least, FORMAT))
@@ -91,7 +101,7 @@ def _change(connection: TimedConnection, where: str, me: str, *, is_alone: bool)
         log.warning("the %s has tables of format %d now; a saltlite of format %d can use them", where, FORMAT, least)
 
 
-def _older(connection: TimedConnection, formats: Formats, me: str) -> dict[str, tuple[int, int]]:
+def _older(connection: TimedConnection, formats: Formats, me: str) -> Renewals:
     """The start and the number of renewals of each other master that may act and is of an older format."""
     if not me or "masters" not in tables_of(connection):
         return {}
@@ -101,23 +111,28 @@ def _older(connection: TimedConnection, formats: Formats, me: str) -> dict[str, 
     return {name: (start, renewals) for name, start, renewals in connection.execute(sql, values).fetchall()}
 
 
-def _end_lost(connection: TimedConnection, where: str, formats: Formats, me: str) -> None:
-    """End the connections of older masters that have not renewed their lease for LOST_S; they get no others on newer
-    tables. Raises StoreError if one renews."""
-    before = _older(connection, formats, me)
+def _end_lost(connection: TimedConnection, where: str, formats: Formats, me: str) -> Renewals:
+    """End the connections of older masters that have not renewed their lease for LOST_S, and return these; they get no
+    others on newer tables. Raises StoreError if one renews."""
+    lost = _older(connection, formats, me)
     give_up_at = time.monotonic() + LOST_S
     while time.monotonic() < give_up_at:
         time.sleep(LOOK_S)
         now = _older(connection, formats, me)
-        if runs := sorted(name for name, renewal in now.items() if before.get(name) != renewal):
-            raise StoreError(
-                f"the {where} has format {formats.least}, which {', '.join(runs)} cannot use any more when this "
-                f"saltlite brings it to format {FORMAT}: stop the masters of the older saltlite, and start this one "
-                "then; nothing was changed"
-            )
+        if runs := [name for name, renewal in now.items() if lost.get(name) != renewal]:
+            raise _refused(where, formats, runs)
     ((oid,),) = connection.execute(OID).fetchall()
-    for name in before:
+    for name in lost:
         connection.execute(_END, (lock_of(oid, name),))
+    return lost
+
+
+def _refused(where: str, formats: Formats, runs: Iterable[str]) -> StoreError:
+    return StoreError(
+        f"the {where} has format {formats.least}, which {', '.join(sorted(runs))} cannot use any more when this "
+        f"saltlite brings it to format {FORMAT}: stop the masters of the older saltlite, and start this one then; "
+        "nothing was changed"
+    )
 
 
 def _keep_copy(connection: psycopg.Connection[Any], where: str, tables: list[str], form: int) -> None:
