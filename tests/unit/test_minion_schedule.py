@@ -302,6 +302,7 @@ def test_what_runs_in_each_hour_runs_through_when_clocks_change(change: datetime
         ({"seconds": 5, "args": "x"}, "args is a list"),
         ({"seconds": 5, "metadata": ["x"]}, "metadata is a map"),
         ({"seconds": 5, "jobs": 1}, "does not take `jobs`"),
+        ({"second": 5}, "does not take `second`: did you mean `seconds`?"),
         ({"seconds": 5, "function": "ping"}, "module.function"),
         ("test.ping", "is a map"),
     ],

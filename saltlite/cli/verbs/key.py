@@ -246,7 +246,8 @@ def run_list(argv: Sequence[str], console: Console) -> int:
         console.note(line)
     if not rows:
         if parsed.words:
-            console.note(f"saltlite: no key is {' or '.join(sorted(states))}")
+            asked = ("in conflict" if state == "conflict" else state for state in sorted(states))
+            console.note(f"saltlite: no key is {' or '.join(asked)}")
         else:
             console.note("saltlite: there is no key yet: a minion brings its own when it first connects")
     return exitcodes.OK

@@ -13,7 +13,7 @@ from dataclasses import field
 from datetime import datetime, time, timedelta, tzinfo
 from typing import Any
 
-from saltlite.errors import UsageError
+from saltlite.errors import UsageError, nearest
 from saltlite.minion.timers.cron import Cron, When, parse_cron, parse_when
 from saltlite.model.dataclass import dataclass
 from saltlite.wire.job_body import FunctionCall
@@ -107,7 +107,8 @@ def read_entry(name: str, written: Any) -> ScheduleEntry:
     about = {key: value for key, value in written.items() if not str(key).startswith("_")}
     unknown = sorted(str(key) for key in about if key not in _FIELDS)
     if unknown:
-        raise UsageError(f"{place} does not take `{unknown[0][:64]}`")
+        near = nearest(unknown[0], _FIELDS)
+        raise UsageError(f"{place} does not take `{unknown[0][:64]}`" + (f": did you mean `{near}`?" if near else ""))
     function, args, kwargs = about.get("function"), about.get("args") or [], about.get("kwargs") or {}
     if not isinstance(function, str) or "." not in function:
         raise UsageError(f"{place}: function is written module.function, as in test.ping")
