@@ -191,6 +191,7 @@ class Daemon:
         self.config_dir = config_dir
         self.output = config_dir / (f"output-{program}" if program == "saltlite-api" else "output")
         with self.output.open("ab") as output:
+            self._began = output.tell()
             self.process = subprocess.Popen(
                 [*through, BIN / program, "-c", config_dir],
                 stdin=subprocess.DEVNULL,
@@ -212,6 +213,10 @@ class Daemon:
     def children(self, name: str) -> list[int]:
         """The pids of its living children whose title begins with `name`."""
         return [pid for pid in children_of(self.pid) if title(pid).startswith(name)]
+
+    def said_since_its_start(self, words: str) -> bool:
+        """Whether this process has logged these words; one before it, on the same configuration, does not count."""
+        return words.encode() in self.output.read_bytes()[self._began :]
 
     def ended(self) -> int:
         """Its exit code, once it has ended."""
@@ -359,7 +364,8 @@ class Fleet:
 
     def _ready_or_dead(self, daemon: Daemon, name: str) -> bool:
         assert daemon.process.poll() is None, f"{name} has ended: {daemon.log()}"
-        return "is ready" in daemon.log() and self._answers(name)
+        # Processes of an earlier start that was killed may answer for a moment.
+        return daemon.said_since_its_start("is ready") and self._answers(name)
 
     def _answers(self, name: str) -> bool:
         with contextlib.suppress(SaltliteError), self.client(name) as client:
