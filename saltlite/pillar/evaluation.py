@@ -27,7 +27,7 @@ from saltlite.model.ids import MinionId
 from saltlite.pillar.compiler import ERRORS, MemoryPillarFiles, Nodegroups, PillarFiles, has_top, names_of, pillar_of
 from saltlite.platform.logs import DEFECT, log_defect
 from saltlite.platform.process import close_all_but, set_parent_death_signal, set_title
-from saltlite.wire.codec import encode_document
+from saltlite.wire.codec import encode_pillar
 from saltlite.wire.framing import framed, pack, read_frame, unpack
 from saltlite.wire.limits import DOC_MAX
 
@@ -85,7 +85,7 @@ def evaluated(
         if wanted.names:
             top, mistakes = names_of(files, wanted.minion, wanted.grains, nodegroups)
         pillar = _whole(files, nodegroups, wanted, external)
-        data = encode_document(pillar)
+        data = encode_pillar(pillar)
     except LocalProtocolError as error:
         return Evaluation(problem=str(error), unsendable=True)
     except SaltliteError as error:

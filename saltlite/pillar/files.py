@@ -26,7 +26,7 @@ from saltlite.model.ids import MinionId
 from saltlite.pillar.compiler import pillar_of
 from saltlite.pillar.functions import TemplateFunctions
 from saltlite.pillar.jinja_templates import Source, Templates, has_markup, load_jinja
-from saltlite.wire.codec import decode_document, encode_document
+from saltlite.wire.codec import decode_document, encode_pillar
 
 # -- YAML
 
@@ -169,7 +169,7 @@ def pillar_here(roots: Mapping[str, Sequence[str]], minion: str, grains: Mapping
     if not roots:
         return {}
     pillar = pillar_of(DiskPillarFiles(roots), MinionId(minion), grains, {})
-    return decode_document(encode_document(pillar))
+    return decode_document(encode_pillar(pillar))
 
 
 def _file(path: str, identity: tuple[int, ...], content: bytes) -> _File:

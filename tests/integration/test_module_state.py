@@ -100,6 +100,7 @@ class Minion:
         self.files = folder / "files"
         self.files.mkdir()
         self.events = Events()
+        self.grains = {"id": "m", "os": "Debian"}
         self.opts: dict[str, Any] = {
             "id": "m", "cachedir": str(folder / "cache"), "conf_file": str(folder / "minion"),
             "salt_python": sys.executable,
@@ -107,9 +108,7 @@ class Minion:
 
     def call(self, fun: str, *args: Any, **kwargs: Any) -> Outcome:
         more = {"__file_client__": Files(self.files), "__events__": self.events}
-        loader = Loader(
-            build_index(search_layers(self.opts)), self.opts, {"id": "m", "os": "Debian"}, {"a": 1}, more=more
-        )
+        loader = Loader(build_index(search_layers(self.opts)), self.opts, self.grains, {"a": 1}, more=more)
         return call(loader, f"state.{fun}", args, kwargs, pub={"jid": "20260101000000000000"})
 
 
@@ -130,6 +129,12 @@ def test_salt_has_the_options_grains_files_and_pillar_of_the_minion(minion: Mini
     assert said == {
         "id": "m", "files": ["a.sls"], "failhard": True, "renderer": "jinja|yaml", "file_client": "local", "synced": [],
     }  # fmt: skip
+
+
+def test_salt_does_not_have_the_grain_that_would_hide_pillar_from_its_config_get(minion: Minion) -> None:
+    (minion.files / "a.sls").touch()
+    minion.grains["timezone"] = "UTC"
+    assert minion.call("apply", "a").value["grains"] == {"id": "m", "os": "Debian"}
 
 
 def test_custom_states_of_the_tree_are_synced_by_salt_before_the_run(minion: Minion) -> None:

@@ -15,7 +15,7 @@ from saltlite.errors import RenderError
 from saltlite.model.ids import MinionId
 from saltlite.pillar import functions
 from saltlite.pillar.compiler import pillar_of
-from saltlite.pillar.files import FILE_BYTES_MAX, DiskPillarFiles
+from saltlite.pillar.files import FILE_BYTES_MAX, DiskPillarFiles, pillar_here
 
 SEEN: Mapping[str, Any] = {"grains": {"os": "Debian", "n": 3}, "pillar": {"port": 80}, "opts": {"id": "web1"}}
 
@@ -55,6 +55,14 @@ def test_yaml_is_read_as_hands_that_know_salt_expect(read: Files) -> None:
         "when": "2026-01-31",
         "mode": "0644",
     }
+
+
+def test_keys_stay_in_the_order_of_the_file(tmp_path: Path) -> None:
+    (tmp_path / "top.sls").write_text("base: {'*': [a]}\n")
+    (tmp_path / "a.sls").write_text("sites:\n  www: {port: 80, address: x}\n  api: {port: 81}\n  9: {}\n  1: {}\n")
+    sites = pillar_here({"base": [str(tmp_path)]}, "web1", {})["sites"]
+    assert list(sites) == ["www", "api", 9, 1]
+    assert list(sites["www"]) == ["port", "address"]
 
 
 def test_an_empty_file_says_nothing(read: Files) -> None:

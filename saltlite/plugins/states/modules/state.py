@@ -334,7 +334,8 @@ def _places() -> dict[str, Any]:
     config_dir = os.path.dirname(str(__opts__.get("conf_file") or "")) or folder
     return {
         "id": __grains__.get("id") or __opts__.get("id"),
-        "grains": dict(__grains__),
+        # Salt has no such grain, and asks grains before the pillar: the data of a formula for time zones is there.
+        "grains": {name: value for name, value in __grains__.items() if name != "timezone"},
         "pillar": dict(__pillar__),
         "file_roots": {env: [__file_client__.mirror(env)] for env in __file_client__.envs()},
         "cachedir": folder,
