@@ -54,6 +54,7 @@ class Launched(Daemon):
         self.output = config_dir / "output"
         (config_dir / "faults").mkdir(exist_ok=True)
         with self.output.open("ab") as output:
+            self._began = output.tell()
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "tests.faults.launch", program, "-c", config_dir],
                 stdin=subprocess.DEVNULL,
