@@ -342,4 +342,4 @@ def test_five_hundred_machines_are_listed_with_little_effort(ec2: Driver, monkey
         driver._ec2().ask("run_instances", ImageId=IMAGE, InstanceType="t3.micro", MinCount=10, MaxCount=10)
         if number == 5:
             fifty = min(listed(50) for _ in range(3))
-    assert listed(500) < 20 * fifty
+    assert min(listed(500) for _ in range(3)) < 20 * fifty
