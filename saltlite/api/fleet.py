@@ -91,7 +91,9 @@ class FleetEndpoint(Endpoint):
             raise UsageError("tgt, the target that tgt_type is for, is missing or empty")
         # Here, because an answer that needs no target, such as that no function has this prefix, would not say it.
         if given.get("tgt_type", "glob") not in TARGET_TYPES:
-            raise UsageError(f"there is no target type {given['tgt_type'][:40]!r}: it is {', '.join(TARGET_TYPES)}")
+            raise UsageError(
+                f"there is no target type {given['tgt_type'][:40]!r}: use one of {', '.join(TARGET_TYPES)}"
+            )
         return {"tgt_type": "glob", **given} if given else {}
 
     def whole(self, name: str, default: int, least: int = 0, most: int = 10**10) -> int:

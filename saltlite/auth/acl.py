@@ -47,7 +47,7 @@ NAME_MAX = 255
 longer texts, as they could take too long."""
 
 NAMED_MAX = 5
-"""A refusal names so many of the rights of which one is enough."""
+"""How many of the sufficient rights a refusal names."""
 
 _NO_MODULES = ("", RUNNER, WHEEL, EXECUTOR, RETURNER, HOOK)
 """Kinds that no module of runners gives its name to."""

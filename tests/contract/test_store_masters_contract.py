@@ -112,7 +112,7 @@ def test_a_certificate_that_a_master_was_offered_stays_until_the_next_offer(shar
     with shared.write() as tx:
         tx.renew(A)
         tx.offer_certificate("a", b"\x00new")
-        tx.offer_certificate("b", b"of nobody")
+        tx.offer_certificate("b", b"for a master without a row")
         tx.renew(replace(A, start=2, renewed=b"its own idea"))
     assert [row.renewed for row in shared.masters()] == [b"\x00new"]
     with shared.write() as tx:

@@ -142,14 +142,8 @@ def test_the_client_of_salt_runs_jobs_in_a_runner(site: Fleet, words: tuple[str,
 def test_the_client_of_salt_tells_return_codes_and_jobs(site: Fleet) -> None:
     row = said(site, "salts.client", "cmd_full_return", "a", "test.retcode", "[3]")["a"]
     assert (row["ret"], row["retcode"], row["success"]) == (True, 3, False)
-    assert (
-        len(
-            said(
-                site, "salts.client", "cmd_subset", "a,b", "test.ping", "tgt_type=list", "subset=1", "show_timeout=True"
-            )
-        )
-        == 1
-    )
+    options = ("tgt_type=list", "subset=1", "show_timeout=True")
+    assert len(said(site, "salts.client", "cmd_subset", "a,b", "test.ping", *options)) == 1
     job = said(site, "salts.client", "run_job", "a or T@dummy", "test.ping", "tgt_type=compound")
     assert job["minions"] == ["a", "lamp"]
     wait_until(lambda: len(said(site, "salts.client", "get_cache_returns", job["jid"])) == 2, "both return")

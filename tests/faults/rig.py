@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -48,22 +47,10 @@ ASK_AGAIN_S = 0.05
 class Launched(Daemon):
     """A daemon that `tests.faults.launch` started."""
 
-    def __init__(self, program: str, config_dir: Path, environment: dict[str, str]) -> None:
-        self.program = program
-        self.config_dir = config_dir
-        self.output = config_dir / "output"
-        (config_dir / "faults").mkdir(exist_ok=True)
-        with self.output.open("ab") as output:
-            self._began = output.tell()
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "tests.faults.launch", program, "-c", config_dir],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                env=environment,
-                cwd=ROOT,
-                start_new_session=True,
-            )
+    cwd = ROOT
+
+    def command(self) -> list[str | Path]:
+        return [sys.executable, "-m", "tests.faults.launch", self.program]
 
 
 class FaultFleet(Fleet):
@@ -96,6 +83,7 @@ class FaultFleet(Fleet):
         return super().environment() | ({SLOW: "1"} if LONG else {})
 
     def _launch(self, program: str, name: str, *, as_name: str = "") -> Daemon:
+        (self.folder / name / "faults").mkdir(exist_ok=True)
         daemon = Launched(program, self.folder / name, self.environment())
         self.daemons[as_name or name] = daemon
         return daemon

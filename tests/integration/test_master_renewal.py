@@ -225,7 +225,7 @@ def test_no_other_name_and_no_other_key_is_signed(site: Site) -> None:
         site.start(name)
     site.clock.advance(70 * DAY)
     site.start("m1")
-    # A name that nobody invited; the name of another master with the keys of m2; rubbish.
+    # A name that was not invited; the name of another master with the keys of m2; rubbish.
     site.forge("m2", name="m9", certificate=stranger.encode())
     with site.store.write() as tx:
         tx.renew(replace(site.row("m9"), name="m3", certificate=replace(mine, name="m3").encode()))

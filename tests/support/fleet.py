@@ -184,6 +184,9 @@ class Said:
 class Daemon:
     """One started daemon. `config_dir` is what its `-c` names; `output` is its stdout and stderr."""
 
+    cwd: Path | None = None
+    """Where it is started; None for where the tests are."""
+
     def __init__(
         self, program: str, config_dir: Path, environment: dict[str, str], through: Sequence[str | Path] = ()
     ) -> None:
@@ -193,13 +196,18 @@ class Daemon:
         with self.output.open("ab") as output:
             self._began = output.tell()
             self.process = subprocess.Popen(
-                [*through, BIN / program, "-c", config_dir],
+                [*through, *self.command(), "-c", config_dir],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
                 env=environment,
+                cwd=self.cwd,
                 start_new_session=True,
             )
+
+    def command(self) -> list[str | Path]:
+        """The program, without its options."""
+        return [BIN / self.program]
 
     @property
     def pid(self) -> int:

@@ -1,4 +1,4 @@
-"""The fuzzer of the master's verbs sends every field: a verb with a new one is told so here, in the first minute."""
+"""The fuzzer of the master's verbs sends every field; one that it does not know fails here, in the first minute."""
 
 from __future__ import annotations
 

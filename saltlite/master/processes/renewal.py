@@ -331,7 +331,7 @@ class Renewals:
 
 
 def signed_as_root(pki_dir: str, data_dir: str, now: float) -> dict[str, tuple[str, Renewed]]:
-    """As `sign_for_invited`; an error is logged, as it is no reason to have no lease."""
+    """As `sign_for_invited`, but an error is logged: this master holds its lease without renewing the others."""
     try:
         return sign_for_invited(pki_dir, data_dir, now)
     except SaltliteError as error:

@@ -82,7 +82,7 @@ def bring_to_format(connection: TimedConnection, where: str, writing: int, me: s
 
 
 def _change(connection: TimedConnection, where: str, formats: Formats, *, contracts: bool, keeps: bool) -> None:
-    """`keeps`: whether whoever goes back needs a copy of what is contracted."""
+    """`keeps`: whether the tables are copied first, for a return to the older saltlite."""
     steps = range(formats.least, FORMAT)
     contracted = [number for number in steps if contracts and STEPS[number].contract]
     if keeps and (contracted or any(STEPS[number].alone for number in steps)):
