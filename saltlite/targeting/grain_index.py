@@ -185,10 +185,10 @@ class View:
             lower = tail.lower()
             _gather(found, (self._texts.get(text, ()) for text in (lower, *self._spelled.get(lower, ()))))
 
-    def texts(self) -> Iterator[tuple[str, frozenset[str]]]:
-        """Each text with its ids."""
-        for text, ids in self._texts.items():
-            yield text, frozenset((ids,) if isinstance(ids, str) else ids)
+    def with_texts(self, found: set[str], passes: Callable[[str], bool], budget: Budget) -> None:
+        """Add to `found` the ids that have a text which passes."""
+        budget.spend(len(self._texts) * _STEPS_OF_A_TEST)
+        _gather(found, (ids for text, ids in self._texts.items() if passes(text)))
 
     def _forget_spelling(self, lower: str, text: str) -> None:
         spelled = self._spelled[lower]
@@ -371,6 +371,9 @@ takes about 50 MB."""
 STEPS_OF_A_NEW_ROW = 30
 """Budget steps per id when a view is created."""
 
+_STEPS_OF_A_TEST = 10
+"""Budget steps to ask whether a text passes."""
+
 STEPS_OF_AN_ID = 1 / 4
 """Budget steps per id in a result."""
 
@@ -457,18 +460,18 @@ class GrainIndex:
                 found = found | here if found else here
         return frozenset(found)
 
-    def texts(self, expression: str, budget: Budget | None = None) -> Iterator[tuple[str, frozenset[str]]]:
-        """Each text under the keys `a:b:c`, with its ids. A `*`, except as the first, is any key. Texts may repeat.
+    def with_texts(self, expression: str, passes: Callable[[str], bool], budget: Budget) -> set[str]:
+        """The ids that have a text which passes under the keys `a:b:c`. A `*`, except as the first, is any key.
 
-        Raises UsageError for an expression that is too long.
+        Raises UsageError for an expression that is too long, BudgetError.
         """
-        budget = budget or Budget()
+        found: set[str] = set()
         first, *others = expression.split(":")
         for column in self._named(first):
-            shadowed = self._shadowed(column, first)
-            for text, ids in self._view(column, Path.of(tuple(others), ":"), budget).texts():
-                if ids - shadowed:
-                    yield text, ids - shadowed
+            here: set[str] = set()
+            self._view(column, Path.of(tuple(others), ":"), budget).with_texts(here, passes, budget)
+            found |= here - self._shadowed(column, first)
+        return found
 
     def _named(self, key: str) -> list[Column]:
         number = as_number(key)
@@ -600,10 +603,10 @@ class BankIndex:
         self.refresh()
         return self._index.select(query, budget)
 
-    def texts(self, expression: str) -> Iterator[tuple[str, frozenset[str]]]:
-        """As `GrainIndex.texts`. Raises StoreError as well."""
+    def with_texts(self, expression: str, passes: Callable[[str], bool], budget: Budget) -> set[str]:
+        """As `GrainIndex.with_texts`. Raises StoreError as well."""
         self.refresh()
-        return self._index.texts(expression)
+        return self._index.with_texts(expression, passes, budget)
 
     def keys(self) -> list[str]:
         """As `GrainIndex.keys`. Raises StoreError as well."""

@@ -173,6 +173,9 @@ ADDRESS_MAX = 64
 _ADDRESSES_KEPT = 200_000
 """Parsed addresses in the cache: parsing one costs as much as ten comparisons."""
 
+_IPV6 = 1 << 128
+"""Added to the numbers of IPv6 addresses, so that they differ from those of IPv4."""
+
 
 def parse_network(text: str) -> Network:
     """The network or address in `text`. Host bits are ignored, as in Salt. Raises UsageError."""
@@ -186,13 +189,13 @@ def parse_network(text: str) -> Network:
 
 def has_address(grains: Mapping[str, object], network: Network) -> bool:
     """Whether a minion with these grains has an address in that network."""
-    return any(lies_in(text, network) for text in _texts(grains))
+    return any(map(address_test(network), _texts(grains)))
 
 
-def lies_in(text: str, network: Network) -> bool:
-    """Whether a text from ADDRESS_GRAINS, which may be anything, is an address in that network."""
-    address = _address(text) if len(text) <= ADDRESS_MAX else None
-    return address is not None and address in network
+def address_test(network: Network) -> Callable[[str], bool]:
+    """Tests whether a text from ADDRESS_GRAINS, which may be anything, is an address in that network."""
+    first, last = _number(network.network_address), _number(network.broadcast_address)
+    return lambda text: len(text) <= ADDRESS_MAX and first <= _address_number(text) <= last
 
 
 def _texts(grains: Mapping[str, object]) -> Iterator[str]:
@@ -202,11 +205,16 @@ def _texts(grains: Mapping[str, object]) -> Iterator[str]:
 
 
 @lru_cache(_ADDRESSES_KEPT)
-def _address(text: str) -> Address | None:
+def _address_number(text: str) -> int:
+    """The number of an address, which is compared ten times as fast; -1 for another text."""
     try:
-        return ip_address(text)
+        return _number(ip_address(text))
     except ValueError:
-        return None
+        return -1
+
+
+def _number(address: Address) -> int:
+    return int(address) + (_IPV6 if address.version == 6 else 0)
 
 
 STEPS_OF_A_NAME = 30

@@ -151,9 +151,13 @@ def glob_pattern(pattern: str, budget: Budget | None = None) -> Pattern:
     check_length(pattern, "glob")
     if not has_wildcard(pattern):
         return Pattern(pattern, native=pattern.__eq__)
+    # Globs with stars at their ends only are the most frequent ones, and Python's engine takes ten times as long.
     stem = pattern.removesuffix("*")
     if not has_wildcard(stem):
         return Pattern(pattern, native=lambda text: text.startswith(stem))
+    middle = stem.removeprefix("*")
+    if not has_wildcard(middle):
+        return Pattern(pattern, native=lambda text: middle in text if stem != pattern else text.endswith(middle))
     budget = budget or Budget()
     budget.spend(len(pattern) * _STEPS_OF_A_CHARACTER)
     # Its atomic groups do not matter: a star that ends at the first match of what follows leaves most to later stars.

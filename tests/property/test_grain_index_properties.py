@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from saltlite.errors import UsageError
 from saltlite.targeting import grain_index
 from saltlite.targeting import grain_index as index_module
-from saltlite.targeting.fleet import DataQuery
+from saltlite.targeting.fleet import Budget, DataQuery
 from saltlite.targeting.grain_index import BankIndex, GrainIndex
 from saltlite.targeting.patterns import PATTERN_MAX
 from saltlite.targeting.subdict import VALUE_MAX, Subdict
@@ -114,6 +114,9 @@ def test_the_texts_of_a_path_are_those_whose_questions_hold(fleet: list[dict[str
     index = GrainIndex()
     for number, grains in enumerate(fleet):
         index.put(f"m{number}", grains)
-    for text, ids in index.texts(path):
+    texts: dict[str, bool] = {}
+    index.with_texts(path, lambda text: texts.setdefault(text, True), Budget())
+    for text in texts:
         if 0 < len(text) < PATTERN_MAX // 2 and not set(text) & set("*?[:"):
-            assert ids <= index.select(DataQuery(f"{path}:{text}"))
+            found = index.with_texts(path, text.__eq__, Budget())
+            assert found <= index.select(DataQuery(f"{path}:{text}"))

@@ -12,7 +12,7 @@ from saltlite.errors import StoreError, UsageError
 from saltlite.targeting import grain_index
 from saltlite.targeting import grain_index as index_module
 from saltlite.targeting.banks import GRAINS_MAX, VALUE_DEPTH_MAX
-from saltlite.targeting.fleet import DataQuery
+from saltlite.targeting.fleet import Budget, BudgetError, DataQuery
 from saltlite.targeting.grain_index import BankIndex, GrainIndex, of_resources
 from saltlite.targeting.subdict import VALUE_MAX, Subdict
 from saltlite.testing.banks import MemoryBank, MemoryBanks, MemoryCache
@@ -49,6 +49,10 @@ def test_a_pattern_is_not_run_on_a_text_that_is_too_long_among_short_ones(patter
     assert index.select(DataQuery(pattern, regex=regex)) == {"m1"}
 
 
+def with_text(index: GrainIndex, path: str, text: str) -> set[str]:
+    return index.with_texts(path, text.__eq__, Budget())
+
+
 def test_a_text_as_a_key_hides_the_number_from_questions_and_from_texts() -> None:
     index = GrainIndex()
     with_both: Any = {0: ["a", "b"], "0": "a"}
@@ -56,7 +60,7 @@ def test_a_text_as_a_key_hides_the_number_from_questions_and_from_texts() -> Non
     index.put("m0", with_both)
     index.put("m1", with_number)
     assert index.select(DataQuery("0:1:b")) == {"m1"}
-    assert list(index.texts("0:1")) == [("b", frozenset({"m1"}))]
+    assert with_text(index, "0:1", "b") == {"m1"}
 
 
 def test_a_bad_regular_expression_is_refused_also_when_nobody_is_there() -> None:
@@ -165,13 +169,24 @@ def test_grains_as_deep_as_may_be_are_found() -> None:
     assert BankIndex(bank).select(DataQuery("a:" * VALUE_DEPTH_MAX + "found")) == {"m"}
 
 
-def test_the_texts_of_a_path_come_with_their_ids() -> None:
+def test_the_ids_with_a_text_under_a_path_are_found() -> None:
     index = GrainIndex()
     index.put("a", {"ip": {"eth0": ["10.0.0.1", "10.0.0.2"], "lo": ["::1"]}})
     index.put("b", {"ip": {"eth0": ["10.0.0.1"]}})
-    assert dict(index.texts("ip:eth0")) == {"10.0.0.1": {"a", "b"}, "10.0.0.2": {"a"}}
-    assert dict(index.texts("ip:*"))["::1"] == {"a"}
-    assert list(index.texts("nowhere")) == []
+    assert with_text(index, "ip:eth0", "10.0.0.1") == {"a", "b"}
+    assert with_text(index, "ip:eth0", "10.0.0.2") == {"a"}
+    assert with_text(index, "ip:eth0", "::1") == set()
+    assert with_text(index, "ip:*", "::1") == {"a"}
+    assert with_text(index, "nowhere", "::1") == set()
+
+
+def test_the_texts_that_are_looked_through_are_paid_for() -> None:
+    index = GrainIndex()
+    for number in range(10):
+        index.put(f"m{number}", {"ipv4": [f"10.0.0.{number}"]})
+    with_text(index, "ipv4", "10.0.0.1")
+    with pytest.raises(BudgetError):
+        index.with_texts("ipv4", bool, Budget(10))
 
 
 ODD: list[Any] = [

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from saltlite.errors import UsageError
 from saltlite.model.ids import MinionId
 from saltlite.model.job import Target, TargetKind
 from saltlite.targeting import resolve
 from saltlite.targeting.expression import DEPTH_MAX, TARGET_MAX, WORDS_MAX
-from saltlite.targeting.matchers import ADDRESS_MAX, has_address, lies_in, parse_network
+from saltlite.targeting.matchers import ADDRESS_MAX, Address, address_test, has_address, parse_network
 from saltlite.targeting.memory_fleet import Member, MemoryFleet
 
 WEB = MinionId("web")
@@ -101,5 +103,15 @@ def test_strange_grains_have_no_addresses() -> None:
 def test_a_long_text_is_no_address() -> None:
     """What minions send is remembered by the text, so it must be short."""
     fits = "fe80::1%".ljust(ADDRESS_MAX, "e")
-    assert lies_in(fits, parse_network("::/0"))
-    assert not lies_in(fits + "e", parse_network("::/0"))
+    is_inside = address_test(parse_network("::/0"))
+    assert is_inside(fits)
+    assert not is_inside(fits + "e")
+
+
+@given(st.ip_addresses(), st.ip_addresses(), st.integers(0, 128))
+def test_an_address_is_in_a_network_where_pythons_own_comparison_says_so(
+    address: Address, other: Address, prefix: int
+) -> None:
+    for start in (address, other):
+        network = parse_network(f"{start}/{min(prefix, start.max_prefixlen)}")
+        assert address_test(network)(str(address)) is (address in network)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 from time import process_time
 
 import pytest
@@ -245,6 +246,12 @@ def test_globs_cost_their_length_times_that_of_the_text_at_most(glob: str) -> No
         matches = pattern.matches(text, budget)
         assert matches is glob_pattern(glob).matches(text, Budget())
     assert budget.left > STEPS_MAX * 0.5
+
+
+@pytest.mark.parametrize("glob", ["*", "**", "*7", "*7*", "7*", "*.7*", "*7**", "**7"])
+def test_globs_without_python_s_engine_mean_what_python_means(glob: str) -> None:
+    for text in ("", "7", "77", "a7", "7a", "a7b", "a.7b", "a+7b", "b"):
+        assert glob_pattern(glob).matches(text, Budget()) is fnmatchcase(text, glob), text
 
 
 def fleet(count: int = 2000, steps: int = STEPS_MAX) -> MemoryFleet:

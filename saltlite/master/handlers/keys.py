@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import base64
 import logging
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 from saltlite.auth.acl import Action, Principal, authorize
@@ -101,8 +103,9 @@ def _page(master: Master, request: Mapping[str, Any]) -> tuple[list[KeyRecord], 
             raise UsageError(f"a key is {', '.join(KEY_STATES)}, not {state[:40]!r}")
         found = [row for row in found if row.state == state]
     if search:
-        letters = search.upper()
-        found = [row for row in found if search in row.id or row.fingerprint.startswith(letters)]
+        by_fingerprint = lists.of("fingerprint", lambda: _sorted(master, rows, "fingerprint"))
+        begun = _beginning_with(by_fingerprint, search.upper())
+        found = [row for row in found if search in row.id or row.fingerprint in begun]
     offset = request.get("offset", 0)
     wanted = [row.fingerprint for row in found[offset : offset + request.get("limit", len(found))]]
     records = {key.fingerprint: key for key in master.store.keys_among(wanted)}
@@ -120,6 +123,12 @@ class _ListedKey(NamedTuple):
     @classmethod
     def of(cls, row: KeyRow) -> _ListedKey:
         return cls(row.fingerprint, row.id, KeyState(row.state))
+
+
+def _beginning_with(rows: list[_ListedKey], start: str) -> set[Fingerprint]:
+    """The fingerprints that begin with this text; `rows` are sorted by theirs."""
+    first = bisect_left(rows, start, key=lambda row: row.fingerprint)
+    return {row.fingerprint for row in takewhile(lambda row: row.fingerprint.startswith(start), rows[first:])}
 
 
 def _sorted(master: Master, rows: list[_ListedKey], order: str) -> list[_ListedKey]:

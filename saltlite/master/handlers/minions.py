@@ -95,9 +95,7 @@ def _sorted(master: Master, order: str) -> list[MinionId]:
             return sorted(ids, key=lambda minion: held.get(minion, 0), reverse=order != name)
         case "state":
             # Sessions come and go without a change of the store.
-            seen = _seen(master)
-            states = {minion: _state(master, minion, is_known=minion in seen) for minion in ids}
-            return sorted(ids, key=states.__getitem__, reverse=order != name)
+            return [one for state in sorted(STATES, reverse=order != name) for one in _in_state(master, ids, state)]
     found: list[MinionId] = lists.of(order, lambda: _by_value(master, ids, name, is_reversed=order != name))
     return found
 

@@ -398,7 +398,7 @@ class Master:
     @property
     def fleet(self) -> MasterFleet:
         """A snapshot of the fleet, for one query."""
-        return MasterFleet(self.store.accepted_ids, self.registry, self.indexes, self.config.nodegroups, self.budget)
+        return MasterFleet(self.store.accepted_set, self.registry, self.indexes, self.config.nodegroups, self.budget)
 
     def resolve(self, target: Target) -> Selection:
         """What the target selects now. Raises UsageError for an invalid target."""

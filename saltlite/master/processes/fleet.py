@@ -6,6 +6,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import field, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from weakref import WeakValueDictionary
 
@@ -21,7 +22,7 @@ from saltlite.resources.registry.registry import Registry, Views
 from saltlite.targeting.banks import GRAINS, MINE, PILLAR, RESOURCE_GRAINS, RESOURCE_TYPES, Bank, Banks
 from saltlite.targeting.fleet import Budget, DataQuery, Fleet
 from saltlite.targeting.grain_index import BankIndex, of_resources
-from saltlite.targeting.matchers import ADDRESS_GRAINS, lies_in, parse_network
+from saltlite.targeting.matchers import ADDRESS_GRAINS, address_test, parse_network
 from saltlite.wire.limits import MIB
 
 if TYPE_CHECKING:
@@ -29,9 +30,6 @@ if TYPE_CHECKING:
     from saltlite.platform.reactor import Reactor
 
 log = logging.getLogger(__name__)
-
-_STEPS_OF_AN_ADDRESS = 40
-"""Budget steps to compare an address with a network."""
 
 Nodegroups = Mapping[str, str | list[str]]
 
@@ -57,7 +55,7 @@ class MasterFleet(Fleet):
 
     def __init__(
         self,
-        accepted: Callable[[], Sequence[MinionId]],
+        accepted: Callable[[], Collection[MinionId]],
         registry: Registry,
         indexes: Indexes,
         nodegroups: Nodegroups,
@@ -66,7 +64,7 @@ class MasterFleet(Fleet):
         """`accepted` returns the ids of accepted keys; `budget` is that of the whole request."""
         self._budget = budget or Budget()
         self._ask_accepted = accepted
-        self._accepted: dict[MinionId, None] | None = None
+        self._accepted: frozenset[MinionId] | None = None
         self._seen: Views | None = None
         self._registry = registry
         self._indexes = indexes
@@ -77,7 +75,7 @@ class MasterFleet(Fleet):
         return self._budget
 
     def minions(self) -> Collection[MinionId]:
-        return self._minions().keys()
+        return self._minions()
 
     def owner(self, srn: TargetId) -> MinionId | None:
         kind, bare_id = parse_srn(srn)
@@ -109,7 +107,7 @@ class MasterFleet(Fleet):
                 yield resource_index_srn_key(held.type, bare_id), owner
 
     def grains(self, query: DataQuery) -> tuple[Collection[MinionId], Collection[TargetId]]:
-        minions = self._minions().keys() & self._indexes.grains.select(query, self._budget)
+        minions = self._minions() & self._indexes.grains.select(query, self._budget)
         return minions, self._indexes.resource_grains.select(query, self._budget)
 
     def grain_names(self) -> list[str]:
@@ -122,23 +120,19 @@ class MasterFleet(Fleet):
                 "this master keeps no pillar to select by: minion_data_cache is false in its configuration. Target by "
                 "id or grains instead, or set it to true"
             )
-        return self._minions().keys() & self._indexes.pillar.select(query, self._budget)
+        return self._minions() & self._indexes.pillar.select(query, self._budget)
 
     def addresses(self, network: str) -> Collection[MinionId]:
-        wanted, found = parse_network(network), set[str]()
-        for grain in ADDRESS_GRAINS:
-            for text, minions in self._indexes.grains.texts(grain):
-                self._budget.spend(_STEPS_OF_AN_ADDRESS)
-                if lies_in(text, wanted):
-                    found |= minions
-        return self._minions().keys() & found
+        passes, grains = address_test(parse_network(network)), self._indexes.grains
+        found = (grains.with_texts(grain, passes, self._budget) for grain in ADDRESS_GRAINS)
+        return self._minions().intersection(chain(*found))
 
     def nodegroups(self) -> Nodegroups:
         return self._nodegroups
 
-    def _minions(self) -> dict[MinionId, None]:
+    def _minions(self) -> frozenset[MinionId]:
         if self._accepted is None:
-            self._accepted = dict.fromkeys(self._ask_accepted())
+            self._accepted = frozenset(self._ask_accepted())
         return self._accepted
 
     def _views(self) -> Views:
