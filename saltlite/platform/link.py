@@ -79,6 +79,10 @@ class ServerLink(Protocol):
 
     def send(self, route: bytes, frame: bytes) -> SendResult: ...
 
+    def rest(self) -> None:
+        """Frames that arrive may wait a little for each other, until the next `send`: nobody waits for one."""
+        ...
+
     def hang_up(self, connection: int, address: str) -> None:
         """Close the connection now, if it still belongs to that address."""
         ...

@@ -71,6 +71,7 @@ class DrainReader:
         self._budget = budget
         self._kicked = False
         self._closed = False
+        self._rest: Timer | None = None
         self._fd = socket.FD
         reactor.add_reader(self._fd, self.drain)
         # Earlier calls may have consumed the signals from before the descriptor was watched.
@@ -78,9 +79,26 @@ class DrainReader:
 
     def kick(self) -> None:
         """Check for messages in the next turn of the reactor. Call it after each send on the socket."""
+        if self._rest is not None:
+            self._rest.cancel()
+            self._look_again()
         if not self._kicked and not self._closed:
             self._kicked = True
             self._reactor.call_soon(self._drain_kicked)
+
+    def rest(self, seconds: float) -> None:
+        """Read nothing for so long, or until the next `kick`: the messages of that time are then read together."""
+        if self._rest is None and not self._closed:
+            self._reactor.remove_reader(self._fd)
+            self._rest = self._reactor.call_later(seconds, self._rested)
+
+    def _rested(self) -> None:
+        self._look_again()
+        self.drain()
+
+    def _look_again(self) -> None:
+        self._rest = None
+        self._reactor.add_reader(self._fd, self.drain)
 
     def drain(self) -> None:
         """Pass on the available messages, up to the budget."""
@@ -105,6 +123,9 @@ class DrainReader:
         """Stop reading. Call it before the owner closes the socket."""
         if not self._closed:
             self._closed = True
+            if self._rest is not None:
+                self._rest.cancel()
+                self._rest = None
             self._reactor.remove_reader(self._fd)
 
     def _drain_kicked(self) -> None:
@@ -211,6 +232,9 @@ CONNECT_TIMEOUT_MS: Final = 10_000
 FIRST_FRAME_S: Final = 30.0
 """How long a connection may stay without a first frame other than DATA; then it is ended, seconds."""
 
+REST_S: Final = 0.02
+"""How long frames wait for each other at a master that has nothing to do, seconds."""
+
 _GENERATED_ROUTE_LENGTH = 5
 _GENERATED_ROUTE_BEGIN = 0
 _HANDSHAKE_FAILURES = (
@@ -276,6 +300,10 @@ class RouterLink:
         finally:
             self._reader.kick()
         return SendResult.OK
+
+    def rest(self) -> None:
+        """Frames may wait for REST_S, unless there is something to send before."""
+        self._reader.rest(REST_S)
 
     def hang_up(self, connection: int, address: str) -> None:
         """Shut the TCP connection down; nothing happens if the number no longer belongs to that address."""

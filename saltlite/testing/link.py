@@ -207,6 +207,9 @@ class MemoryServerLink:
             return SendResult.GONE
         return self._network.send(pipe, to_server=False, frame=frame)
 
+    def rest(self) -> None:
+        """Frames are never late here."""
+
     def hang_up(self, connection: int, address: str) -> None:
         """Close the connection; both ends are notified in the next turn."""
         pipe = next((pipe for pipe in self.pipes.values() if pipe.number == connection), None)

@@ -309,6 +309,19 @@ def test_a_peer_that_does_not_read_makes_send_full_and_what_was_taken_arrives(ri
     rig.until(lambda: rig.server.send(route, DATA) is SendResult.OK)
 
 
+def test_frames_that_arrive_while_the_server_rests_are_not_lost(rig: Rig) -> None:
+    client, _, route, _, _ = connected(rig)
+    for number in range(3):
+        rig.server.rest()
+        assert client.send(DATA + bytes([number])) is SendResult.OK
+        rig.until(lambda number=number: rig.events.last("frame")[4] == DATA + bytes([number]))  # type: ignore[misc]
+    rig.server.rest()
+    assert rig.server.send(route, DATA) is SendResult.OK
+    assert client.send(DATA + b"x") is SendResult.OK
+    rig.until(lambda: rig.events.last("frame")[4] == DATA + b"x")
+    rig.server.rest()
+
+
 def test_hang_up_ends_exactly_that_connection(rig: Rig) -> None:
     _, events, route, connection, address = connected(rig)
     _, other_events, other_route, _, _ = connected(rig)

@@ -395,6 +395,38 @@ def test_a_send_does_not_use_up_the_wake_up_of_a_frame_that_came_before(
         until(reactor, partial(lambda wanted: len(server.frames) == wanted, number + 1), seconds=3)
 
 
+def test_a_server_that_rests_looks_for_frames_a_few_times_and_not_for_each(
+    reactor: Reactor, server: Server, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(zmq_link, "REST_S", 0.2)
+    client.link.open(f"127.0.0.1:{server.port}")
+    until(reactor, lambda: client.ups == 1)
+    seen: set[int] = set()
+    began = reactor.now()
+    for _ in range(100):
+        server.link.rest()
+        client.link.send(HELLO)
+        until(reactor, partial(lambda due: reactor.now() >= due, reactor.now() + 0.002))
+        seen.add(len(server.frames))
+    assert len(seen) <= (reactor.now() - began) / 0.2 + 2
+    until(reactor, lambda: len(server.frames) == 100)
+
+
+def test_a_server_that_rests_looks_for_frames_when_it_sends(
+    reactor: Reactor, server: Server, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.link.open(f"127.0.0.1:{server.port}")
+    until(reactor, lambda: client.ups == 1)
+    client.link.send(HELLO)
+    until(reactor, lambda: len(server.frames) == 1)
+    monkeypatch.setattr(zmq_link, "REST_S", 3600.0)
+    server.link.rest()
+    server.link.send(server.frames[0][0], b"to the minion")
+    until(reactor, lambda: len(client.frames) == 1)
+    client.link.send(HELLO)
+    until(reactor, lambda: len(server.frames) == 2)
+
+
 def test_a_closed_link_cannot_send(reactor: Reactor, server: Server) -> None:
     server.link.close()
     with pytest.raises(LinkError, match="cannot send"):

@@ -8,6 +8,7 @@ from typing import Any, cast
 from saltlite.master.processes import link_channel as ipc
 from saltlite.master.processes.link import REPORT_BYTES, STORE_RETRY_S, LinkProcess
 from saltlite.master.protocol.effects import Decide, Effect, MinionReport
+from saltlite.master.protocol.session_manager import TICK_S
 from saltlite.master.protocol.sessions import Sessions
 from saltlite.model.keys import Fingerprint
 from saltlite.wire.framing import IpcMessage, pack, unpack
@@ -45,7 +46,16 @@ class FakeSessionManager:
 
     def __init__(self) -> None:
         self.wants: list[Effect] = []
+        self.arriving: list[Effect] = []
+        """What the next frame makes it want."""
         self.sessions = Sessions()
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self.wants)
+
+    def frame(self, *_frame: object) -> None:
+        self.wants, self.arriving = self.arriving, []
 
     def take(self) -> list[Effect]:
         wants, self.wants = self.wants, []
@@ -80,8 +90,11 @@ class Link:
 
     def __init__(self) -> None:
         self.reactor, self.manager = Reactor(), FakeSessionManager()
+        self.rests = 0
+        network = Nothing()
+        vars(network)["rest"] = self._rest
         self.process = LinkProcess(
-            cast("Any", self.reactor), cast("Any", self.manager), lambda _owner: cast("Any", None)
+            cast("Any", self.reactor), cast("Any", self.manager), lambda _owner: cast("Any", network)
         )
         self.sent: list[bytes] = []
         self.process.add_mworker(self._channel, lambda: None)
@@ -92,6 +105,16 @@ class Link:
         channel = Nothing()
         vars(channel)["send"] = self.sent.append
         return channel
+
+    def _rest(self) -> None:
+        self.rests += 1
+
+    def frame(self, *wants: Effect) -> bool:
+        """A frame arrives that makes the manager want that; whether the next ones may wait for each other."""
+        before, self.manager.arriving = self.rests, list(wants)
+        self.process.on_frame(b"route", -1, "", b"frame")
+        self.carry_out()
+        return self.rests > before
 
     def says(self, message: IpcMessage) -> None:
         """The MWorker says that."""
@@ -239,3 +262,20 @@ def test_keys_are_decided_about_in_turn_by_those_that_are_least_busy_but_not_by_
     link.report(functions(1))
     link.report(functions(2))
     assert decided_by() == [0, 0, 4]
+
+
+def test_heartbeats_wait_for_each_other_only_after_a_second_without_anything_else() -> None:
+    link = Link()
+    link.reactor.ring(TICK_S)
+    assert not link.frame(), "an MWorker has just connected"
+    link.reactor.ring(TICK_S)
+    assert link.frame()
+    assert link.frame()
+    assert not link.frame(functions(1))
+    assert not link.frame(), "there was a report"
+    link.reactor.ring(TICK_S)
+    assert not link.frame(), "there was a report in the second before"
+    link.reactor.ring(TICK_S)
+    assert link.frame()
+    link.says({"t": "stats", "n": 1})
+    assert not link.frame(), "an MWorker has said something, perhaps a job"

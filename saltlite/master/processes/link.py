@@ -99,6 +99,11 @@ class LinkProcess:
         self._carrying = False
         self._is_busy = False
         """Whether frames have arrived since the last turn."""
+        self._has_worked = True
+        """Whether anything but heartbeats and ticks has happened since the last tick."""
+        self._is_idle = False
+        """Whether nothing else has happened since the tick before: then heartbeats may wait for each other, because
+        most of what one costs is that threads wake up for it."""
         self._recorded = False
         self._stopping = False
         self._unstored: list[MinionReport] = []
@@ -117,17 +122,19 @@ class LinkProcess:
             self._link.hang_up(connection, address)
         if self._manager.has_work:
             self._is_busy = True
-            self._schedule()
+            self._work()
+        elif self._is_idle:
+            self._link.rest()
 
     def on_hangup(self, connection: int) -> None:
         """A connection of the network broke."""
         self._manager.hangup(connection)
-        self._schedule()
+        self._work()
 
     def on_connect(self, connection: int, address: str) -> None:
         """A connection of the network was made."""
         self._manager.connected(connection, address)
-        self._schedule()
+        self._work()
 
     # -- MWorkers
 
@@ -138,7 +145,7 @@ class LinkProcess:
         def on_batch(batch: list[bytes]) -> None:
             for data in batch:
                 supervised("a message of an MWorker", self._from_mworker, mworker, unpack(data))
-            self._schedule()
+            self._work()
 
         def on_close(_reason: str) -> None:
             released()
@@ -172,6 +179,11 @@ class LinkProcess:
         self._to_mworker(waiting)
         unasked, self._unsent_requests = self._unsent_requests, []
         self._pass_requests(unasked)
+
+    def _work(self) -> None:
+        self._has_worked = True
+        self._is_idle = False
+        self._schedule()
 
     def _schedule(self) -> None:
         # One pass per turn of the loop, however many frames arrived, so that reports form batches.
@@ -216,6 +228,7 @@ class LinkProcess:
         self._schedule()
 
     def _tick(self) -> None:
+        self._is_idle, self._has_worked = not self._has_worked, False
         self._manager.tick()
         self._schedule()
         self._reactor.call_later(TICK_S, self._tick)
