@@ -69,6 +69,11 @@ class Logins:
             raise LoginError("the token is not valid, or not any more: log in again")
         return principal
 
+    def mark_of(self, backend: str, user: str) -> str:
+        """What stands in a store for a name that somebody has tried: people type passwords as names."""
+        text = f"{len(backend)}:{backend}:{user}".encode()
+        return hmac.digest(self._key, b"tried:" + text, "sha256").hex()[:_ID_DIGITS]
+
     def _principal(self, row: AuthToken) -> Principal | None:
         """Who logged in for this row; None if the seal is wrong.
 

@@ -44,6 +44,8 @@ from saltlite.master.store.ports import (
     return_event,
 )
 from saltlite.master.store.sharing import (
+    LOGIN_NAMES_MAX,
+    RUNNER_REQUESTS_KEPT_S,
     VALUES_SIZE,
     CommitSignal,
     CopyPiece,
@@ -631,6 +633,17 @@ class _MemoryWriter(_MemoryReader):
     def put_reader(self, row: ReaderRow) -> None:
         self._tables.readers[row.name] = row
 
+    def put_login_full_at(self, name: str, full_at: float, now: float) -> None:
+        others = ((at, other) for other, at in self._tables.login_limits.items() if at > now and other != name)
+        kept = sorted(others, reverse=True)[: LOGIN_NAMES_MAX - 1]
+        self._tables.login_limits = {**{other: at for at, other in kept}, name: full_at}
+
+    def enter_runner_request(self, minion: MinionId, request_id: RequestId, now: float) -> bool:
+        known = self._tables.runner_requests
+        known = {key: at for key, at in known.items() if at >= now - RUNNER_REQUESTS_KEPT_S}
+        self._tables.runner_requests = {(minion, request_id): now, **known}
+        return (minion, request_id) not in known
+
     def put_functions(self, functions: FunctionSet) -> None:
         self._tables.functions[functions.digest] = functions
 
@@ -715,6 +728,9 @@ class MemoryStore(_MemoryReader):
 
     def reader(self, name: str) -> ReaderRow | None:
         return self._tables.readers.get(name)
+
+    def login_full_at(self, name: str) -> float:
+        return self._tables.login_limits.get(name, 0.0)
 
     def listen(self) -> CommitSignal:
         signal = MemoryCommitSignal()

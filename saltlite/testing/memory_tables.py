@@ -76,6 +76,10 @@ class Tables:
     """Jobs whose bodies are to be reduced when they have ended."""
     masters: dict[str, MasterRow] = field(default_factory=dict)
     readers: dict[str, ReaderRow] = field(default_factory=dict)
+    login_limits: dict[str, float] = field(default_factory=dict)
+    """When the bucket of each name is full."""
+    runner_requests: dict[tuple[MinionId, RequestId], float] = field(default_factory=dict)
+    """When each was entered."""
     events: dict[int, LoggedEvent] = field(default_factory=dict)
 
     def copy(self) -> Tables:

@@ -10,10 +10,11 @@ import pytest
 
 from saltlite.errors import CursorLostError
 from saltlite.master.store.readers import LOOK_S, SharedCursor
-from saltlite.master.store.sharing import MasterRow, MasterState, ReaderRow, SharedStore
+from saltlite.master.store.sharing import RUNNER_REQUESTS_KEPT_S, MasterRow, MasterState, ReaderRow, SharedStore
+from saltlite.model.ids import MinionId, RequestId
 from saltlite.platform.daemon import ManualClock
 from saltlite.testing.memory_store import MemoryStore, MemoryStoreDisk
-from tests.support.store import NOW
+from tests.support.store import NOW, WEB1, WEB2
 
 OpenShared = Callable[[], SharedStore]
 A = MasterRow(
@@ -225,3 +226,70 @@ def test_another_start_of_the_holder_does_not_keep_the_work_from_others(open_sha
     assert SharedCursor(store, clock, "hooks", "a").is_held()
     up(store, replace(A, start=2))
     assert SharedCursor(store, clock, "hooks", "b").is_held()
+
+
+# -- wrong passwords, and runners of minions
+
+
+def names_known(shared: SharedStore, *names: str) -> dict[str, float]:
+    return {name: shared.login_full_at(name) for name in names}
+
+
+def test_wrong_passwords_of_a_name_are_known_to_all_masters_until_its_bucket_is_full(open_shared: OpenShared) -> None:
+    one, other = open_shared(), open_shared()
+    with one.write() as tx:
+        tx.put_login_full_at("a", NOW + 6, NOW)
+        tx.put_login_full_at("b", NOW + 60, NOW)
+    assert names_known(other, "a", "b", "c") == {"a": NOW + 6, "b": NOW + 60, "c": 0.0}
+    with other.write() as tx:
+        tx.put_login_full_at("b", NOW + 66, NOW + 6)
+    assert names_known(one, "a", "b") == {"a": 0.0, "b": NOW + 66}, "what waits for nothing is forgotten"
+
+
+def test_of_too_many_names_those_are_forgotten_that_would_wait_least(
+    shared: SharedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("saltlite.testing.memory_store", "saltlite.master.store.postgres.statements"):
+        monkeypatch.setattr(f"{module}.LOGIN_NAMES_MAX", 3)
+    with shared.write() as tx:
+        tx.put_login_full_at("victim", NOW + 60, NOW)
+        for number in range(9):
+            tx.put_login_full_at(f"x{number}", NOW + 6 + number, NOW)
+    known = names_known(shared, "victim", *(f"x{number}" for number in range(9)))
+    assert {name for name, at in known.items() if at} == {"victim", "x7", "x8"}
+    with shared.write() as tx:
+        tx.put_login_full_at("new", NOW + 6, NOW)
+    assert shared.login_full_at("new") == NOW + 6, "the name of now always counts"
+    assert shared.login_full_at("victim") == NOW + 60
+
+
+def test_a_request_for_a_runner_is_new_once_on_all_masters(
+    open_shared: OpenShared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = open_shared(), open_shared()
+    request, next_request = RequestId("1" * 32), RequestId("2" * 32)
+
+    def enters(store: SharedStore, minion: MinionId, request_id: RequestId, at: float = NOW) -> bool:
+        with store.write() as tx:
+            return tx.enter_runner_request(minion, request_id, at)
+
+    assert enters(one, WEB1, request)
+    assert not enters(other, WEB1, request)
+    assert not enters(one, WEB1, request, NOW + RUNNER_REQUESTS_KEPT_S)
+    assert enters(other, WEB2, request), "the requests of minions have nothing to do with each other"
+    assert enters(other, WEB1, next_request)
+    assert enters(one, WEB1, request, NOW + RUNNER_REQUESTS_KEPT_S + 1), "by then nobody repeats it"
+
+
+def test_a_request_for_a_runner_that_was_rolled_back_is_new_again(shared: SharedStore) -> None:
+    request = RequestId("1" * 32)
+
+    def enter_and_fail() -> None:
+        with shared.write() as tx:
+            assert tx.enter_runner_request(WEB1, request, NOW)
+            raise CursorLostError("rolled back")
+
+    with pytest.raises(CursorLostError):
+        enter_and_fail()
+    with shared.write() as tx:
+        assert tx.enter_runner_request(WEB1, request, NOW)

@@ -15,6 +15,7 @@ import pytest
 
 pytest.importorskip("psycopg", reason="psycopg is not installed: saltlite[postgres]")
 
+from saltlite.auth.logins import WRONG_AT_ONCE
 from saltlite.cli.verbs.auth import entry_of
 from saltlite.client.connection import ANSWER_TIMEOUT_S
 from saltlite.errors import LoginError
@@ -38,7 +39,7 @@ class Site:
         self.server = server
         entries = fleet.folder / "logins"
         entries.touch(0o600)
-        entries.write_text(entry_of("carol", b"correct horse"))
+        entries.write_text(entry_of("carol", b"correct horse") + entry_of("dave", b"battery staple"))
         for name in MASTERS:
             pki = fleet.root(name) / "etc/saltlite/pki/master"
             if name != "one":
@@ -52,7 +53,7 @@ class Site:
                 database=server.dsn(),
                 several_masters=True,
                 hooks=HOOKS,
-                external_auth={"file": {"carol": ["test.*", "@jobs"]}},
+                external_auth={"file": {name: ["test.*", "@jobs"] for name in ("carol", "dave")}},
                 auth_file=str(entries),
             )
         for minion, name in HOMES.items():
@@ -158,6 +159,18 @@ def test_a_login_on_one_master_holds_on_the_others_until_it_is_revoked(site: Sit
         assert one.call("auth_token_revoke", ids=[row["id"]])["revoked"] == [row["id"]]
         with pytest.raises(LoginError):
             two.cmd("*", "test.ping")
+
+
+def test_wrong_passwords_of_all_masters_count_together(site: Site) -> None:
+    with site.fleet.client("one") as one, site.fleet.client("two") as two:
+        for client in [one, two] * (WRONG_AT_ONCE // 2):
+            with pytest.raises(LoginError, match="name or the password is wrong"):
+                client.log_in("file", "dave", "wrong")
+        for client in (one, two):
+            with pytest.raises(LoginError, match="too many wrong passwords for this name"):
+                client.log_in("file", "dave", "battery staple")
+        assert one.log_in("file", "carol", "correct horse")["token"], "nobody else waits"
+    assert site.server.sql("SELECT count(*) FROM login_limits WHERE name LIKE '%dave%'") == "0", "names are not stored"
 
 
 def test_a_key_that_was_accepted_in_the_database_lets_nobody_in(site: Site) -> None:

@@ -23,9 +23,9 @@ from tests.support.postgres import Server, running_server
 from tests.support.store import WEB1, commit, job, publish, ret, row
 
 Opened = Callable[..., PostgresStore]
-BEFORE = "be7d58ee0843"
-"""The last commit of format 9."""
-THIS, NEXT = schema.FORMAT, schema.FORMAT + 1
+BEFORE = "7c41c7a02863"
+"""The last commit of format 11."""
+LEAST, THIS, NEXT = 10, schema.FORMAT, schema.FORMAT + 1
 """Formats."""
 
 
@@ -63,10 +63,11 @@ def formats_in(server: Server, dsn: str) -> tuple[int, ...]:
 AS_FORMAT_9 = """
     ALTER TABLE masters DROP COLUMN format, DROP COLUMN format_start, DROP COLUMN renewed;
     ALTER TABLE store DROP COLUMN expanded;
+    DROP TABLE login_limits, runner_requests;
     UPDATE store SET format = 9;
 """
 AS_FORMAT_1 = """
-    DROP TABLE masters, inventory, bank_values, resources, copy_pieces, readers;
+    DROP TABLE masters, inventory, bank_values, resources, copy_pieces, readers, login_limits, runner_requests;
     ALTER TABLE keys DROP COLUMN seal;
     ALTER TABLE tokens DROP COLUMN seal;
     ALTER TABLE preaccepts DROP COLUMN seal;
@@ -115,7 +116,7 @@ def test_a_store_of_an_older_format_is_brought_to_this_one(server: Server, dsn: 
         tx.claim([row(WEB1, master="a", run=3)])
     assert store.minion(WEB1) == row(WEB1, master="a", run=3, up=True)
     assert [found.id for found in store.returns(job(1).jid)] == [WEB1]
-    assert formats_in(server, dsn) == (9, THIS)
+    assert formats_in(server, dsn) == (LEAST, THIS)
 
 
 def test_a_step_to_this_format_may_take_longer_than_any_answer(
@@ -147,7 +148,7 @@ def test_an_older_store_that_cannot_be_copied_is_brought_to_this_format_with_a_w
     server.sql(f"CREATE SCHEMA {server.sql('SELECT current_schema()', dsn)}_format_1")
     opened(dsn).close()
     assert '_format_1" already exists' in caplog.text
-    assert formats_in(server, dsn) == (9, THIS)
+    assert formats_in(server, dsn) == (LEAST, THIS)
 
 
 # --- beside masters of an older saltlite -----------------------------------------------------------
@@ -183,7 +184,7 @@ def test_an_older_master_goes_on_while_a_newer_one_has_expanded_the_tables(
         is_of(newer, NEXT, COLOUR)
         newer.setattr(schema, "TABLES", (*schema.TABLES, "colours"))
         renewed(opened(dsn, "b"), "b")
-        assert formats_in(server, dsn) == (9, NEXT)
+        assert formats_in(server, dsn) == (LEAST, NEXT)
     publish(older, job(1))
     commit(older, ret(job(1), WEB1))
     assert renewed(older, "a").renewals == 2
@@ -205,7 +206,7 @@ def test_nothing_that_an_older_master_uses_goes_before_it_has(
         is_of(newer, NEXT, BY_COLOUR)
         second = opened(dsn, "b")
         renewed(second, "b")
-        assert formats_in(server, dsn) == (9, NEXT)
+        assert formats_in(server, dsn) == (LEAST, NEXT)
         with older.write() as tx:
             tx.claim([row(WEB1, master="a", run=1)])
         # It leaves; the next start of any newer one finds no other that is older.
@@ -227,7 +228,7 @@ def test_the_last_master_that_is_upgraded_contracts(
     before = opened(dsn, "b")
     is_of(monkeypatch, NEXT, BY_COLOUR)
     renewed(opened(dsn, "a"), "a", start=2)
-    assert formats_in(server, dsn) == (9, NEXT)
+    assert formats_in(server, dsn) == (LEAST, NEXT)
     before.close()
     opened(dsn, "b")
     assert formats_in(server, dsn) == (NEXT, NEXT)
@@ -246,7 +247,7 @@ def test_a_master_that_went_back_counts_as_older(
     with newer.write() as tx:
         assert tx.fence_master("z")
     opened(dsn, "c")
-    assert formats_in(server, dsn) == (9, NEXT)
+    assert formats_in(server, dsn) == (LEAST, NEXT)
 
 
 def test_a_change_that_no_older_master_bears_is_refused_while_one_runs(
@@ -261,7 +262,7 @@ def test_a_change_that_no_older_master_bears_is_refused_while_one_runs(
     with pytest.raises(StoreError, match=r"which a cannot use any more .* stop the masters of the older saltlite"):
         opened(dsn, "b")
     assert tables(server, dsn) == before
-    assert formats_in(server, dsn) == (9, THIS)
+    assert formats_in(server, dsn) == (LEAST, THIS)
 
 
 def test_a_change_that_no_older_master_bears_is_refused_if_one_starts_meanwhile(
@@ -272,8 +273,8 @@ def test_a_change_that_no_older_master_bears_is_refused_if_one_starts_meanwhile(
     look = formats._older
     looks: list[str] = []
 
-    def older_starts(connection: Any, present: Any, me: str) -> Any:
-        found = look(connection, present, me)
+    def older_starts(connection: Any, present: Any, me: str, than: int) -> Any:
+        found = look(connection, present, me, than)
         if not looks:
             renewed(older, "a")
         looks.append(me)
@@ -283,8 +284,31 @@ def test_a_change_that_no_older_master_bears_is_refused_if_one_starts_meanwhile(
     monkeypatch.setattr(formats, "_older", older_starts)
     with pytest.raises(StoreError, match="which a cannot use any more"):
         opened(dsn, "b")
-    assert len(looks) == 2
+    assert len(looks) > 1
     assert tables(server, dsn) == before
+
+
+def test_a_master_that_takes_new_tables_for_those_of_another_program_is_not_left_with_them(
+    server: Server, dsn: str, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of format 9 could not connect again. Those of format 10 can, and need not be stopped."""
+    first = opened(dsn, "a")
+    renewed(first, "a")
+    renewed(first, "b")
+    server.sql("DROP TABLE login_limits, runner_requests; UPDATE store SET format = 9, expanded = 11", dsn)
+    server.sql("UPDATE masters SET format = 10; UPDATE masters SET format = NULL WHERE name = 'a'", dsn)
+    before = tables(server, dsn)
+    monkeypatch.setattr("time.sleep", lambda _s: renewed_by_hand(server, dsn) and None)
+    with pytest.raises(StoreError, match=r"has format 9, which a cannot use any more .* stop the masters"):
+        opened(dsn, "c")
+    assert tables(server, dsn) == before
+    server.sql("UPDATE masters SET state = 'fenced' WHERE name = 'a'", dsn)
+    opened(dsn, "c")
+    assert formats_in(server, dsn) == (LEAST, THIS)
+
+
+def renewed_by_hand(server: Server, dsn: str) -> str:
+    return server.sql("UPDATE masters SET renewals = renewals + 1", dsn)
 
 
 def test_an_older_master_that_hangs_gets_no_connection_after_such_a_change(
@@ -332,7 +356,7 @@ for line in sys.stdin:
 
 
 def test_a_master_of_the_format_before_goes_on(server: Server, dsn: str, opened: Opened, tmp_path: Path) -> None:
-    """The saltlite of format 9 as it was, beside this one."""
+    """The saltlite of format 11 as it was, beside this one."""
     tree = other_version.of_commit(tmp_path, BEFORE)
     if tree is None:
         pytest.skip(f"this clone does not have the commit {BEFORE}")
@@ -349,9 +373,9 @@ def test_a_master_of_the_format_before_goes_on(server: Server, dsn: str, opened:
             return old.stdout.readline().strip()  # type: ignore[union-attr]  # as above
 
         assert acts() == "1 1 ['old']"
-        assert server.sql("SELECT format FROM store", dsn) == "9"
+        assert formats_in(server, dsn) == (9, 11)
         new = opened(dsn, "new")
-        assert formats_in(server, dsn) == (9, THIS)
+        assert formats_in(server, dsn) == (LEAST, THIS)
         renewed(new, "new")
         assert acts() == "2 2 ['new', 'old']"
         assert [event.data["n"] for event in new.events(0, 10)] == [1, 2]

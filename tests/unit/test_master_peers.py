@@ -300,6 +300,31 @@ def test_a_job_of_a_minion_or_a_runner_runs_no_runner(site: Site, running: Runne
     assert running.ended == []
 
 
+def test_the_first_request_for_a_runner_starts_it_once_although_two_masters_get_it(
+    site: Site, running: Runners
+) -> None:
+    """Its answer was lost: the minion repeats it to another master, and does not know that it began."""
+    site.master.shared = site.store
+    assert run(site, "web1") == {"done": False}
+    site.master.peer_runs = other = Runners(site)
+    with pytest.raises(CommandExecutionError, match="lost sight of the runner"):
+        run(site, "web1")
+    assert (len(running.ended), len(other.ended)) == (1, 0)
+    assert [event.tag.split("/")[3] for event in site.store.events(0, 100)] == ["new"], "it was told once"
+    assert run(site, "web1", number=2) == {"done": False}, "another request is another runner"
+    assert len(other.ended) == 1
+
+
+def test_a_request_for_a_runner_that_waited_on_one_master_begins_on_another(site: Site, running: Runners) -> None:
+    site.master.shared = site.store
+    for number in range(RUNS_OF_A_MINION):
+        run(site, "web1", number=number + 1)
+    assert run(site, "web1", number=99)["waits"]
+    site.master.peer_runs = other = Runners(site)
+    assert run(site, "web1", number=99) == {"done": False}
+    assert (len(running.ended), len(other.ended)) == (RUNS_OF_A_MINION, 1)
+
+
 def test_a_runner_that_has_begun_is_not_started_by_a_master_that_does_not_know_it(site: Site, running: Runners) -> None:
     assert run(site, "web1") == {"done": False}
     site.master.peer_runs = Runners(site)

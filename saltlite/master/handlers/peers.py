@@ -23,7 +23,7 @@ from saltlite.master.handlers.targets import still_accepted
 from saltlite.master.processes.context import Master
 from saltlite.master.store.ports import PartRow
 from saltlite.model.events import tag_run_new, tag_run_return
-from saltlite.model.ids import MinionId, jid_at, parse_jid, parse_request_id
+from saltlite.model.ids import MinionId, RequestId, jid_at, parse_jid, parse_request_id
 from saltlite.model.job import BY_RUNNER, TargetKind, TargetState, part_id, split_part
 from saltlite.targeting.fleet import Selection
 from saltlite.wire.job_body import holds_secrets
@@ -109,9 +109,7 @@ def run_for(master: Master, minion: MinionId, fields: Mapping[str, Any]) -> Mapp
     run = None if runs is None else runs.get(minion, request_id, now)
     if runs is None or run is None:
         if fields.get("begun") is True:
-            from saltlite.master.processes.runners import lost_sight  # noqa: PLC0415 - most masters run none for minions
-
-            raise RefusedError(lost_sight(fun))
+            raise _begun_elsewhere(fun)
         try:
             authorize_peer_run(who, call, master.config.granted)
             _refuse_runner(master, by)
@@ -122,9 +120,10 @@ def run_for(master: Master, minion: MinionId, fields: Mapping[str, Any]) -> Mapp
         if runs is None or not runs.has_room(minion) or master.peer_jobs.take(minion, now):
             return {"done": False, "waits": True}
         jid = jid_at(int(master.clock.wall() * 1e6))
-        master.record(who, "runner", {"jid": jid, "fun": fun})
         about = {"fun": fun, "user": who.label}
-        _put_event(master, tag_run_new(jid), about)
+        if not _enter_run(master, minion, request_id, tag_run_new(jid), about):
+            raise _begun_elsewhere(fun)
+        master.record(who, "runner", {"jid": jid, "fun": fun})
 
         def ended(retcode: int) -> None:
             duration_ms = round((master.clock.monotonic() - now) * 1000)
@@ -143,6 +142,27 @@ def run_for(master: Master, minion: MinionId, fields: Mapping[str, Any]) -> Mapp
 def _put_event(master: Master, tag: str, data: Mapping[str, Any]) -> None:
     with master.store.write() as store:
         store.put_event(tag, data, master.clock.wall())
+
+
+def _begun_elsewhere(fun: str) -> RefusedError:
+    from saltlite.master.processes.runners import lost_sight  # noqa: PLC0415 - most masters run none for minions
+
+    return RefusedError(lost_sight(fun))
+
+
+def _enter_run(master: Master, minion: MinionId, request_id: RequestId, tag: str, about: Mapping[str, Any]) -> bool:
+    """Store the event of a runner that begins; False if this request has begun it on any master that shares the store.
+    On others the starter of runners knows that."""
+    if master.shared is None:
+        _put_event(master, tag, about)
+        return True
+    # Masters would forget it early, or late, by their own clocks.
+    now = master.shared.clock()
+    with master.shared.write() as store:
+        if not store.enter_runner_request(minion, request_id, now):
+            return False
+        store.put_event(tag, about, master.clock.wall())
+    return True
 
 
 def _refuse_runner(master: Master, by: str) -> None:

@@ -617,7 +617,10 @@ def _run_mworker(
         chain = f"{master.identity.certificate.name}.{name}"
         room = config.audit_max * MIB // config.worker_threads
         if master.shared is not None:
+            from saltlite.master.processes.login_limiter import LoginLimiter  # noqa: PLC0415 - for a shared store only
+
             me = master.identity.certificate.name
+            master.login_limiter = LoginLimiter(master.shared, master.logins)
             master.asking = AskingEverywhere(reactor, link, master.shared, master.clock, me)
         master.audit = AuditTrail(paths.audit, chain, room, master.clock.wall)
         master.audit.record(name, "start", {"version": __version__, "options": digest_of_options(master.config.shown)})

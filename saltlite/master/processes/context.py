@@ -34,6 +34,7 @@ from saltlite.wire.merkle import SignedPart, SignedParts, signed_parts
 
 if TYPE_CHECKING:
     from saltlite.files.server import SharedAreas
+    from saltlite.master.processes.login_limiter import LoginLimiter
     from saltlite.master.processes.runners import PeerRuns
     from saltlite.master.store.sharing import SharedStore
 
@@ -330,6 +331,8 @@ class Master:
     """Minions with a session with another one of these masters."""
     knows_elsewhere: bool = True
     """Whether `elsewhere` is complete."""
+    login_limiter: LoginLimiter | None = None
+    """Counts wrong passwords of all these masters."""
     shared_areas: SharedAreas | None = None
     """Where the other masters have the files of `saltlite cp`."""
     has_joined: bool = False

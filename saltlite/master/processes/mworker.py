@@ -683,7 +683,12 @@ class MWorker:
         self._link.ask(question.message, done)
 
     def _log_in(self, client: Client, login: LoginCheck) -> None:
+        limiter = self._master.login_limiter
+
         def let_in(verdict: PasswordVerdict) -> None:
+            # A reason says why the password was not checked.
+            if not verdict.ok and not verdict.reason and limiter is not None:
+                limiter.count(login.backend, login.user)
             if not verdict.ok:
                 raise LoginError(verdict.reason or WRONG)
             self._send(client, {"ok": True, **login.fields(verdict.groups)})
@@ -692,9 +697,10 @@ class MWorker:
             self._supervised(client, lambda: let_in(verdict))
 
         if self._backends is None:
-            self._refuse(client, LoginError("this master checks no passwords: set external_auth"))
-        else:
-            self._backends.check(login.backend, login.user, login.password, done)
+            raise LoginError("this master checks no passwords: set external_auth")
+        if limiter is not None:
+            limiter.refuse_guesses(login.backend, login.user)
+        self._backends.check(login.backend, login.user, login.password, done)
 
     def _open_stream(self, wanted: Follow | Watch) -> Stream:
         return EventStream(self._master, wanted) if isinstance(wanted, Watch) else JobFollower(self._master, wanted)

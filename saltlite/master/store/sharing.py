@@ -17,6 +17,7 @@ from typing import NamedTuple, Protocol
 
 from saltlite.master.store.ports import Store, StoreWriter
 from saltlite.model.dataclass import dataclass
+from saltlite.model.ids import MinionId, RequestId
 
 
 class MasterState(StrEnum):
@@ -76,6 +77,13 @@ class ReaderRow:
     """The cursor in the event log, and what belongs to it, in JSON."""
 
 
+LOGIN_NAMES_MAX = 10_000
+"""Names for which wrong passwords were tried that a store has: those that have to wait longest."""
+RUNNER_REQUESTS_KEPT_S = 3600.0
+"""Seconds that a request of a minion for a runner is known: without an answer it is repeated for less than a minute.
+The pace at which a minion may ask bounds their number."""
+
+
 class SharedWriter(StoreWriter, Protocol):
     """Changes in a store that masters share."""
 
@@ -105,6 +113,15 @@ class SharedWriter(StoreWriter, Protocol):
 
     def put_reader(self, row: ReaderRow) -> None:
         """Insert or replace the row of that name."""
+        ...
+
+    def put_login_full_at(self, name: str, full_at: float, now: float) -> None:
+        """`login_full_at` of that name from now on. Names whose bucket is full are forgotten, and of more than
+        LOGIN_NAMES_MAX others those that are full soonest."""
+        ...
+
+    def enter_runner_request(self, minion: MinionId, request_id: RequestId, now: float) -> bool:
+        """Whether this request of that minion is new; then it is known from now on, for RUNNER_REQUESTS_KEPT_S."""
         ...
 
 
@@ -145,6 +162,10 @@ class SharedStore(Store, Protocol):
         ...
 
     def reader(self, name: str) -> ReaderRow | None: ...
+
+    def login_full_at(self, name: str) -> float:
+        """When the bucket of wrong passwords of that name is full again, by `clock`; 0.0 for an unknown name."""
+        ...
 
     def listen(self) -> CommitSignal: ...
 

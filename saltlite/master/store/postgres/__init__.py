@@ -26,6 +26,7 @@ from saltlite.master.store.postgres.schema import MOVED_AWAY, NEVER_EMPTY, OID, 
 from saltlite.master.store.postgres.seals import RowSeals
 from saltlite.master.store.postgres.statements import (
     BYTES,
+    LOGIN_FULL_AT,
     MASTERS,
     READER,
     AppendTransaction,
@@ -201,6 +202,10 @@ class PostgresStore(PostgresReader):
         """As SharedStore.reader."""
         rows = self._read_side.rows(READER, (name,))
         return ReaderRow(*rows[0]) if rows else None
+
+    def login_full_at(self, name: str) -> float:
+        """As SharedStore.login_full_at."""
+        return float(self._read_side.value(LOGIN_FULL_AT, (name,)) or 0.0)
 
     def listen(self) -> CommitSignal:
         """As SharedStore.listen. Only masters that share the store are heard."""

@@ -19,7 +19,17 @@ from psycopg.sql import SQL, Identifier
 
 from saltlite.errors import StoreError
 from saltlite.master.store.postgres.connection import LONG_S, TimedConnection
-from saltlite.master.store.postgres.schema import FORMAT, MAKING, OID, STEPS, Formats, formats_of, tables_of, typed
+from saltlite.master.store.postgres.schema import (
+    FORMAT,
+    MAKING,
+    OID,
+    STEPS,
+    Formats,
+    formats_of,
+    least_beside,
+    tables_of,
+    typed,
+)
 
 log = logging.getLogger(__name__)
 
@@ -55,11 +65,12 @@ def bring_to_format(connection: TimedConnection, where: str, writing: int, me: s
     Raises StoreError when an older master runs and could not go on with what is needed, and psycopg.Error.
     """
     formats = formats_of(connection)
-    older = _older(connection, formats, me)
+    least = max((least_beside(number) for number in range(formats.expanded, FORMAT)), default=0)
     alone = any(STEPS[number].alone for number in range(formats.expanded, FORMAT))
     lost: Renewals = {}
-    if alone and older:
-        lost, older = _end_lost(connection, where, formats, me), {}
+    if _older(connection, formats, me, least):
+        lost = _end_lost(connection, where, formats, me, least)
+    older = _others_than(lost, _older(connection, formats, me, FORMAT))
     try:
         with connection.transaction():
             if older:
@@ -72,10 +83,9 @@ def bring_to_format(connection: TimedConnection, where: str, writing: int, me: s
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (writing,))
             # A master of an older saltlite may have started since.
             formats = formats_of(connection)
-            found = _older(connection, formats, me)
-            older = {name: renewal for name, renewal in found.items() if lost.get(name) != renewal}
-            if alone and older:
-                raise _refused(where, formats, older)
+            if barred := _others_than(lost, _older(connection, formats, me, least)):
+                raise _refused(where, formats, barred)
+            older = _others_than(lost, _older(connection, formats, me, FORMAT))
             _change(connection, where, formats, contracts=not older, keeps=alone or not me)
     finally:
         connection.patience_s = 0.0
@@ -92,7 +102,7 @@ def _change(connection: TimedConnection, where: str, formats: Formats, *, contra
         step = STEPS[number]
         if number >= formats.expanded:
             connection.execute(typed(step.sql))
-            least = number + 1 if step.alone else least
+            least = max(least, least_beside(number))
         if number in contracted:
             connection.execute(typed(step.contract))
             least = number + 1
@@ -101,24 +111,28 @@ def _change(connection: TimedConnection, where: str, formats: Formats, *, contra
         log.warning("the %s has tables of format %d now; a saltlite of format %d can use them", where, FORMAT, least)
 
 
-def _older(connection: TimedConnection, formats: Formats, me: str) -> Renewals:
-    """The start and the number of renewals of each other master that may act and is of an older format."""
-    if not me or "masters" not in tables_of(connection):
+def _older(connection: TimedConnection, formats: Formats, me: str, than: int) -> Renewals:
+    """The start and the number of renewals of each other master that may act and is of an older format than that."""
+    if not me or not than or "masters" not in tables_of(connection):
         return {}
     # A newer one would have expanded the tables.
-    is_expanded = formats.expanded >= FORMAT
-    sql, values = (_OTHERS + _IS_OLDER, (me, FORMAT)) if is_expanded else (_OTHERS, (me,))
+    is_expanded = formats.expanded >= than
+    sql, values = (_OTHERS + _IS_OLDER, (me, than)) if is_expanded else (_OTHERS, (me,))
     return {name: (start, renewals) for name, start, renewals in connection.execute(sql, values).fetchall()}
 
 
-def _end_lost(connection: TimedConnection, where: str, formats: Formats, me: str) -> Renewals:
-    """End the connections of older masters that have not renewed their lease for LOST_S, and return these; they get no
-    others on newer tables. Raises StoreError if one renews."""
-    lost = _older(connection, formats, me)
+def _others_than(lost: Renewals, found: Renewals) -> Renewals:
+    return {name: renewal for name, renewal in found.items() if lost.get(name) != renewal}
+
+
+def _end_lost(connection: TimedConnection, where: str, formats: Formats, me: str, than: int) -> Renewals:
+    """End the connections of masters of a format older than that which have not renewed their lease for LOST_S, and
+    return these; they get no others on newer tables. Raises StoreError if one renews."""
+    lost = _older(connection, formats, me, than)
     give_up_at = time.monotonic() + LOST_S
     while time.monotonic() < give_up_at:
         time.sleep(LOOK_S)
-        now = _older(connection, formats, me)
+        now = _older(connection, formats, me, than)
         if runs := [name for name, renewal in now.items() if lost.get(name) != renewal]:
             raise _refused(where, formats, runs)
     ((oid,),) = connection.execute(OID).fetchall()

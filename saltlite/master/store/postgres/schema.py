@@ -4,8 +4,9 @@ The tables are those of `saltlite.master.store.sqlite.schema`, without what only
 more: `format` and `expanded`, see `Formats`, `seq`, the last sequence number of an event, `bytes`, what
 `StoreReader.size` answers, and `targets`, how many targets were ever put. `masters` has a row for each master that
 shares the store, `bank_values` and `resources` what minions reported to these, `inventory` the number of the last
-change of it, for whose row writers wait, and `copy_pieces` files on their way to minions. The rows that let minions in
-have a `seal` (`saltlite.master.store.postgres.seals`).
+change of it, for whose row writers wait, and `copy_pieces` files on their way to minions. `login_limits` has names that
+wrong passwords were tried for, and `runner_requests` what minions have asked runners for, so that neither depends on
+which master is asked. The rows that let minions in have a `seal` (`saltlite.master.store.postgres.seals`).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from saltlite.errors import StoreError
 from saltlite.master.store.postgres.connection import TimedConnection
 from saltlite.model.dataclass import dataclass
 
-FORMAT = 11
+FORMAT = 12
 MOVED_AWAY = 0
 """The format of what is left when the store was moved to a file."""
 OLDEST_SERVER = 130_000
@@ -118,7 +119,14 @@ CREATE TABLE readers (
     data text NOT NULL) WITH (fillfactor = 50);
 """
 _RENEWED = "ALTER TABLE masters ADD COLUMN renewed bytea NOT NULL DEFAULT ''"
-_TABLES += f"{_MASTERS}{_INVENTORY}{_MORE_OF_MASTERS};{_UPGRADES};{_COPIES}{_READERS}{_RENEWED};"
+_OF_ALL_MASTERS = """
+CREATE TABLE login_limits (name text NOT NULL PRIMARY KEY, full_at real NOT NULL);
+CREATE INDEX login_limits_by_time ON login_limits (full_at);
+CREATE TABLE runner_requests (
+    minion text NOT NULL, request_id text NOT NULL, at real NOT NULL, PRIMARY KEY (minion, request_id));
+CREATE INDEX runner_requests_by_time ON runner_requests (at);
+"""
+_TABLES += f"{_MASTERS}{_INVENTORY}{_MORE_OF_MASTERS};{_UPGRADES};{_COPIES}{_READERS}{_RENEWED};{_OF_ALL_MASTERS}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +139,8 @@ class Step:
     """Removes or changes what only older masters use: done when none of them may act any more."""
     alone: bool = False
     """`sql` changes what older masters use, so none of them may run."""
+    bearable_from: int = 0
+    """The oldest format whose masters can go on, if not all can."""
 
 
 _ALONE = {
@@ -156,8 +166,15 @@ _ALONE = {
 STEPS = {number: Step(sql, alone=True) for number, sql in _ALONE.items()} | {
     9: Step(f"ALTER TABLE store ADD COLUMN expanded bigint; {_UPGRADES}"),
     10: Step(_RENEWED),
+    # Format 9 takes a table that it does not know for that of another program.
+    11: Step(_OF_ALL_MASTERS, bearable_from=10),
 }
 """What makes a store of format N one of format N + 1."""
+
+
+def least_beside(number: int) -> int:
+    """The oldest format whose masters can go on after that step; 0 if all can."""
+    return number + 1 if STEPS[number].alone else STEPS[number].bearable_from
 
 
 def typed(sql: str) -> str:
@@ -167,7 +184,7 @@ def typed(sql: str) -> str:
 
 TABLES = tuple(re.findall(r"CREATE TABLE (\w+)", _TABLES))
 """Names of all tables."""
-_FIRST = frozenset(TABLES) - {"masters", "inventory", "bank_values", "resources", "copy_pieces", "readers"}
+_FIRST = frozenset(re.findall(r"CREATE TABLE (\w+)", _TABLES.partition("CREATE TABLE masters")[0]))
 """Those of format 1."""
 NEVER_EMPTY = ("store", "inventory")
 """Tables that have a row from the beginning."""
@@ -189,7 +206,7 @@ class Formats(NamedTuple):
 
 def least_of_new() -> int:
     """The oldest format whose saltlite can use a store in which nothing is left of older ones."""
-    return max(number + 1 for number, step in STEPS.items() if step.alone or step.contract)
+    return max(number + 1 if step.contract else least_beside(number) for number, step in STEPS.items())
 
 
 def prepare(connection: TimedConnection, where: str) -> Formats:

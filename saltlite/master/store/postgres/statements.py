@@ -50,7 +50,13 @@ from saltlite.master.store.rows import (
     return_of,
     row_of,
 )
-from saltlite.master.store.sharing import MasterRow, MasterState, ReaderRow
+from saltlite.master.store.sharing import (
+    LOGIN_NAMES_MAX,
+    RUNNER_REQUESTS_KEPT_S,
+    MasterRow,
+    MasterState,
+    ReaderRow,
+)
 from saltlite.master.store.writer import MARK_REDUCIBLE, PUT_COUNTS, PUT_JOB, QUEUED_COUNTED, SqlWriter, Tally
 from saltlite.model.ids import Jid, MinionId, RequestId, TargetId
 from saltlite.model.job import Job, Return, TargetState, outcome_of_return
@@ -325,6 +331,15 @@ _PUT_READER = (
     + " ON CONFLICT (name) DO UPDATE SET "
     + ", ".join(f"{name} = excluded.{name}" for name in _READER_COLUMNS if name != "name")
 )
+LOGIN_FULL_AT = "SELECT full_at FROM login_limits WHERE name = ?"
+_PUT_LOGIN = "INSERT INTO login_limits (name, full_at) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET full_at = ?"
+# Those that may guess again, and above the limit those that may soonest: never a name that waits longer than others.
+_FORGET_LOGINS = (
+    "DELETE FROM login_limits WHERE full_at <= ? OR name IN"
+    " (SELECT name FROM login_limits WHERE name <> ? ORDER BY full_at DESC OFFSET ?)"
+)
+_ENTER_RUNNER = "INSERT INTO runner_requests (minion, request_id, at) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
+_FORGET_RUNNERS = "DELETE FROM runner_requests WHERE at < ?"
 _LEASED = "('up', 'draining')"
 # A start that was fenced or drained stays so.
 _KEPT = ("name", "renewals", "state", "about", "renewed")
@@ -421,6 +436,16 @@ class PostgresWriter(SqlWriter, PostgresReader):
     def put_reader(self, row: ReaderRow) -> None:
         """As SharedWriter.put_reader."""
         self._transaction.later(_PUT_READER, row_of(row, _READER_COLUMNS))
+
+    def put_login_full_at(self, name: str, full_at: float, now: float) -> None:
+        """As SharedWriter.put_login_full_at."""
+        self._transaction.later(_FORGET_LOGINS, (now, name, LOGIN_NAMES_MAX - 1))
+        self._transaction.later(_PUT_LOGIN, (name, full_at, full_at))
+
+    def enter_runner_request(self, minion: MinionId, request_id: RequestId, now: float) -> bool:
+        """As SharedWriter.enter_runner_request."""
+        self._transaction.later(_FORGET_RUNNERS, (now - RUNNER_REQUESTS_KEPT_S,))
+        return self._transaction.run(_ENTER_RUNNER, (minion, request_id, now)) == 1
 
     def put_reduced(self, rows: Iterable[tuple[Jid, bytes]]) -> None:
         rows = list(rows)

@@ -1,0 +1,55 @@
+"""Wrong passwords, counted by all masters of a store together.
+
+The process that checks passwords counts those of its master. That alone would give whoever guesses as many tries as
+there are masters. Guesses that are checked at the same moment do not see each other: each master may let through
+`WRONG_AT_ONCE` of them once, and all of these count for the wait that follows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+
+from saltlite.auth.logins import Logins, guess_limiter
+from saltlite.errors import LoginError
+from saltlite.master.store.sharing import SharedStore
+from saltlite.model.dataclass import dataclass
+
+
+class LoginLimiter:
+    """Asked before each check of a password, and told of each wrong one. Times are those of the database: the clocks
+    of masters may differ. Both methods raise StoreError, and then nobody is let in."""
+
+    def __init__(self, store: SharedStore, logins: Logins) -> None:
+        self._store = store
+        self._logins = logins
+
+    def refuse_guesses(self, backend: str, user: str) -> None:
+        """Raises LoginError while that name has to wait, whatever the password is."""
+        limiter = guess_limiter(_StoredFillTimes(self._store))
+        wait_s = limiter.wait_s(self._logins.mark_of(backend, user), self._store.clock())
+        if wait_s > 0:
+            raise LoginError(f"too many wrong passwords for this name: try again in {wait_s:.0f} s")
+
+    def count(self, backend: str, user: str) -> None:
+        """The password was wrong."""
+        now = self._store.clock()
+        with self._store.write() as writer:
+            # No other writer changes the row until this transaction ends.
+            times = _StoredFillTimes(self._store, lambda name, full_at: writer.put_login_full_at(name, full_at, now))
+            guess_limiter(times).spend(self._logins.mark_of(backend, user), now)
+
+
+@dataclass(frozen=True, slots=True)
+class _StoredFillTimes:
+    """Implements `saltlite.limits.FillTimes`. A key is the mark of a name."""
+
+    store: SharedStore
+    change: Callable[[str, float], None] | None = None
+    """Stores a time; None where times are only read."""
+
+    def get(self, key: Hashable) -> float:
+        return self.store.login_full_at(str(key))
+
+    def put(self, key: Hashable, full_at: float) -> None:
+        if self.change is not None:
+            self.change(str(key), full_at)
