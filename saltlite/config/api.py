@@ -8,9 +8,10 @@ from typing import Any
 
 from saltlite.config.options import Choice, Duration, FilePath, FlagKind, IntegerKind, TextKind, Texts, option
 from saltlite.config.paths import DEFAULT_ROOT_DIR, DEFAULT_SOCK_DIR
-from saltlite.config.values import LOG_LEVELS, PORT_MAX
+from saltlite.config.values import LOG_LEVELS
 from saltlite.errors import UsageError
 from saltlite.model.dataclass import dataclass
+from saltlite.model.masters import PORT_MAX
 
 CLIENTS = ("local", "local_async", "local_batch", "local_subset", "runner", "runner_async", "wheel", "wheel_async")
 """The clients that there are; netapi_enable_clients has those that may be used."""

@@ -28,12 +28,13 @@ from saltlite.config.options import (
     option,
 )
 from saltlite.config.paths import DEFAULT_ROOT_DIR, DEFAULT_SOCK_DIR
-from saltlite.config.values import DAY, LOG_LEVELS, PORT_MAX, STATE_OUTPUTS, parse_address
+from saltlite.config.values import DAY, LOG_LEVELS, STATE_OUTPUTS
 from saltlite.config.written import Map, Written, value_of
 from saltlite.errors import UsageError
 from saltlite.hooks import read_hooks
 from saltlite.model.dataclass import dataclass
 from saltlite.model.files import MASTER_TYPES
+from saltlite.model.masters import DEFAULT_PORT, PORT_MAX, parse_address
 from saltlite.wire.limits import HANDSHAKES_PER_S_PER_ADDRESS, MASTER_WEIGHT, MASTER_WEIGHT_MAX
 
 _RULES = "users (or group%) to lists of functions, targets with functions, and rights such as @jobs"
@@ -101,7 +102,7 @@ class MasterConfig:
         TextKind(required=True),
     )
     port: int = option(
-        4515,
+        DEFAULT_PORT,
         "The TCP port that minions connect to.",
         IntegerKind(1, PORT_MAX),
     )

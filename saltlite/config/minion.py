@@ -22,12 +22,13 @@ from saltlite.config.options import (
     option,
 )
 from saltlite.config.paths import DEFAULT_ROOT_DIR
-from saltlite.config.values import DAY, LOG_LEVELS, PORT_MAX, STATE_OUTPUTS
+from saltlite.config.values import DAY, LOG_LEVELS, STATE_OUTPUTS
 from saltlite.model.dataclass import dataclass
 from saltlite.model.execution import DIRECT
 from saltlite.model.files import MINION_TYPES
 from saltlite.model.ids import parse_minion_id
 from saltlite.model.keys import parse_fingerprint, parse_token
+from saltlite.model.masters import DEFAULT_PORT, PORT_MAX
 from saltlite.model.resourcelook import RESOURCE_PILLAR_KEY
 from saltlite.wire.limits import JOBS_RUNNING_PER_MINION, RETURN_MAX
 
@@ -64,7 +65,7 @@ class MinionConfig:
         Addresses(),
     )
     port: int = option(
-        4515,
+        DEFAULT_PORT,
         "The TCP port of masters that are listed without one.",
         IntegerKind(1, PORT_MAX),
     )

@@ -13,18 +13,12 @@ from dataclasses import field, fields
 from typing import Any, Generic, Protocol, TypeVar
 
 from saltlite.config.paths import DEFAULT_ROOT_DIR, default_under, given_under, require_path
-from saltlite.config.values import (
-    PORT_MAX,
-    is_bare_number,
-    parse_address,
-    parse_duration,
-    seconds_of_unit,
-    spell_duration,
-)
+from saltlite.config.values import is_bare_number, parse_duration, seconds_of_unit, spell_duration
 from saltlite.config.written import Map, Scalar, Sequence, Written, resolve, value_of
 from saltlite.errors import ConfigError, UsageError
 from saltlite.model.dataclass import dataclass
 from saltlite.model.files import EXAMPLE, checked_globs, known_type, parse_env
+from saltlite.model.masters import PORT_MAX, parse_address
 
 T = TypeVar("T")
 

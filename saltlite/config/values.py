@@ -1,4 +1,4 @@
-"""Values with a spelling of their own, which option files and command lines share: durations, addresses.
+"""Values with a spelling of their own, which option files and command lines share: durations.
 
 Nothing here is costly to import.
 """
@@ -10,7 +10,6 @@ import re
 
 from saltlite.errors import UsageError
 
-PORT_MAX = 65535
 LOG_LEVELS = ("all", "garbage", "trace", "debug", "profile", "info", "warning", "error", "critical", "quiet")
 STATE_OUTPUTS = tuple(f"{mode}{by}" for mode in ("full", "terse", "mixed", "changes") for by in ("", "_id"))
 """How the results of states are shown."""
@@ -19,22 +18,6 @@ DAY = 86_400.0
 
 _UNIT_SECONDS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _DURATION = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)(ms|s|m|h|d)?", re.ASCII)
-_ADDRESS = re.compile(
-    r"(?:\[(?P<six>[0-9A-Fa-f:.]+(?:%[\w.-]+)?)\]|(?P<host>[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_.])?))"
-    r"(?::(?P<port>[0-9]{1,5}))?",
-    re.ASCII,
-)
-
-
-def parse_address(text: str, default_port: int) -> tuple[str, int]:
-    """The host and port in `host`, `host:port`, `[ipv6]` or `[ipv6]:port`. Raises UsageError."""
-    match = _ADDRESS.fullmatch(text)
-    if match and 0 < (port := int(match["port"] or default_port)) <= PORT_MAX:
-        return match["six"] or match["host"], port
-    raise UsageError(
-        f"{text[:80]!r} is not the address of a master: write host, host:port or [ipv6]:port, "
-        f"with a port from 1 to {PORT_MAX}"
-    )
 
 
 def parse_duration(text: str) -> float:

@@ -19,9 +19,8 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 from saltlite.loader.dunders import Injected
+from saltlite.model.masters import salts_masters
 from saltlite.model.salt_defaults import MINION, salt_defaults
-
-_DEFAULT_PORT = 4515
 
 
 class PluginOpts(Injected):
@@ -30,7 +29,7 @@ class PluginOpts(Injected):
     def __init__(self, opts: Mapping[str, Any], grains: Mapping[str, Any], pillar: Mapping[str, Any]) -> None:
         role = str(opts.get("__role") or MINION)
         super().__init__({
-            **salt_defaults(role), **opts, "__role": role, **_places(opts, role), **_masters(opts),
+            **salt_defaults(role), **opts, "__role": role, **_places(opts, role), **salts_masters(opts),
             "grains": grains, "pillar": pillar,
         })  # fmt: skip
 
@@ -72,20 +71,3 @@ def _places(opts: Mapping[str, Any], role: str) -> dict[str, Any]:
     conf_file = os.path.join(config_dir, role) if config_dir else ""
     sock_dir = opts.get("sock_dir") or opts.get("data_dir") or ""
     return {"conf_file": conf_file, "config_dir": config_dir, "sock_dir": str(sock_dir)}
-
-
-def _masters(opts: Mapping[str, Any]) -> dict[str, Any]:
-    from saltlite.config.values import parse_address  # noqa: PLC0415 - a minion without such files does not need it
-
-    given = opts.get("master") or ()
-    port = int(opts.get("port") or _DEFAULT_PORT)
-    found = [parse_address(str(one), port) for one in ([given] if isinstance(given, str) else given)]
-    if not found:
-        return {}
-    host, own_port = found[0]
-    return {
-        "master": host,
-        "master_list": [host for host, _port in found],
-        "master_port": own_port,
-        "master_uri": f"tcp://{f'[{host}]' if ':' in host else host}:{own_port}",
-    }

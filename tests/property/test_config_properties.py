@@ -14,10 +14,11 @@ from saltlite.config.fast import socket_path
 from saltlite.config.load import Loaded, load_master, load_minion, parse_plain
 from saltlite.config.options import AnyMap, TextKind
 from saltlite.config.paths import master_socket
-from saltlite.config.values import parse_address, parse_duration, spell_duration
+from saltlite.config.values import parse_duration, spell_duration
 from saltlite.config.written import Map, PlacedError, Where
 from saltlite.config.yamlfile import parse
 from saltlite.errors import ConfigError, UsageError
+from saltlite.model.masters import parse_address
 
 C = TypeVar("C")
 

@@ -97,3 +97,11 @@ def test_secrets_of_the_configuration_are_not_shown() -> None:
     loader = Loader(INDEX, opts, {}, {})
     shown = [call(loader, f"config.{fun}", args, {}).value for fun, args in (("items", ()), ("get", ("join_token",)))]
     assert "sesame" not in str(shown)
+
+
+def test_the_master_has_the_names_and_the_form_of_salt() -> None:
+    loader = Loader(INDEX, {"id": "web1", "master": ["salt.example.net:4600", "b"], "port": 4515}, {}, {})
+    names = ("master", "master_list", "master_port", "master_uri")
+    wanted = ["salt.example.net", ["salt.example.net", "b"], 4600, "tcp://salt.example.net:4600"]
+    for function in ("config.get", "config.option"):
+        assert [call(loader, function, (name,), {}).value for name in names] == wanted

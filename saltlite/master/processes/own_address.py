@@ -5,8 +5,8 @@ from __future__ import annotations
 import socket
 
 from saltlite.config.master import MasterConfig
-from saltlite.config.values import parse_address
 from saltlite.master.processes.identity import name_of
+from saltlite.model.masters import parse_address
 
 
 def address_of(config: MasterConfig) -> str:

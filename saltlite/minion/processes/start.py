@@ -15,12 +15,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from saltlite import __version__
-from saltlite.config.values import parse_address
 from saltlite.errors import StartupError
 from saltlite.minion.processes import identity
 from saltlite.minion.processes import ipc_messages as ipc
 from saltlite.model.clock import Clock
 from saltlite.model.keys import fingerprint
+from saltlite.model.masters import parse_address
 from saltlite.platform import logs, versions
 from saltlite.platform.daemon import InstanceLock, SystemClock
 from saltlite.platform.privileges import UserAccount, account_of, drop_to, private_dir, start_log

@@ -4,6 +4,9 @@ Modules cannot see secret options such as ``join_token``. Settings of modules, s
 name, because modules need them; ``items`` hides them. If the master sends its options to minions, they are under
 ``master`` in the pillar and are searched after it. An option that only Salt has gives Salt's default at last.
 
+``master`` is the host of the first master, as in Salt, with ``master_list``, ``master_port`` and ``master_uri`` beside
+it.
+
 :maintainer:    The saltlite authors
 :maturity:      new
 :platform:      all
@@ -16,6 +19,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import SaltInvocationError
+from saltlite.model.masters import salts_masters
 from saltlite.model.salt_defaults import MINION, salt_defaults
 from saltlite.plugins.modules import _nested
 from saltlite.plugins.modules._nested import MISSING
@@ -169,7 +173,7 @@ def backup_mode(backup: str = "") -> Any:
 def _sources(omit_opts: bool, omit_grains: bool, omit_pillar: bool, omit_master: bool) -> Iterator[Mapping[Any, Any]]:
     master = __pillar__.get("master")
     for omitted, source in (
-        (omit_opts, __opts__),
+        (omit_opts, {**__opts__, **salts_masters(__opts__)}),
         (omit_grains, __grains__),
         (omit_pillar, __pillar__),
         (omit_master, master if isinstance(master, Mapping) else {}),

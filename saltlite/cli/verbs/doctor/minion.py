@@ -15,7 +15,6 @@ from saltlite.cli.verbs.doctor.host import MasterSeen, MinionEvidence, Sort, loo
 from saltlite.cli.verbs.doctor.modules import try_modules
 from saltlite.config.load import load_minion, missing_folders
 from saltlite.config.minion import MinionConfig
-from saltlite.config.values import parse_address
 from saltlite.errors import ConfigError, JournalError, LinkError, RemoteProtocolError, StartupError, UsageError
 from saltlite.minion.jobs import spool
 from saltlite.minion.processes.identity import STOPPED, Status, join_token, pinned_fleet, read_pin, read_status
@@ -23,6 +22,7 @@ from saltlite.minion.protocol import journal_format
 from saltlite.minion.protocol.connection import Phase
 from saltlite.model.ids import parse_minion_id
 from saltlite.model.keys import parse_fingerprint
+from saltlite.model.masters import parse_address
 from saltlite.platform.master_probe import MasterProof, probe_master
 from saltlite.platform.privileges import read_secret
 from saltlite.wire.limits import SPOOL_BYTES, SPOOL_RESULTS
