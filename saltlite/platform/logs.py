@@ -15,15 +15,16 @@ transaction of the store.
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import logging
 import os
+import signal
 import socket
 import sys
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from time import monotonic
 from typing import Final
 
@@ -63,7 +64,7 @@ _ESCAPED = {code: f"\\x{code:02x}" for code in (*range(0x20), 0x7F, *range(0x80,
 _ESCAPED.update({ord("\n"): "\\n", ord("\r"): "\\r", ord("\t"): "\t"})
 
 
-@contextmanager
+@contextlib.contextmanager
 def log_context(**fields: str) -> Iterator[None]:
     """Add `jid=… id=…` to every line logged inside the block; inner blocks add to outer ones."""
     merged = dict(_context.get()) | fields
@@ -208,6 +209,21 @@ def _install(level: str, sinks: list[Sink]) -> None:
         old.close()
     root.addHandler(LineHandler(sinks))
     root.setLevel(LEVELS[level])
+    with contextlib.suppress(ValueError):  # only the main thread of a process may do this
+        signal.signal(signal.SIGUSR1, _write_stacks)
+
+
+def _write_stacks(_signum: int, _frame: object) -> None:
+    """Write where each thread is, as Salt's daemons do on SIGUSR1. The process goes on."""
+    import threading  # noqa: PLC0415 - few processes get the signal
+    import traceback  # noqa: PLC0415 - as above
+
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    trace: list[str] = []
+    for ident, frame in sys._current_frames().items():
+        trace.append(f"Thread {names.get(ident, ident)}:")
+        trace += [line for entry in traceback.format_stack(frame) for line in entry.rstrip().split("\n")]
+    write_line(LogLine(logging.WARNING, __name__, f"SIGUSR1: the stacks of process {os.getpid()}", (), trace))
 
 
 def descriptors() -> list[int]:

@@ -7,7 +7,9 @@ import json
 import logging
 import os
 import re
+import signal
 import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -95,6 +97,22 @@ def test_a_traceback_is_shown_indented(log_file: Path) -> None:
     assert rest[0] == "  Traceback (most recent call last):"
     assert rest[-1] == "  in two lines"
     assert all(line.startswith("  ") for line in rest)
+
+
+def test_sigusr1_writes_where_each_thread_is_and_the_process_goes_on(log_file: Path) -> None:
+    leave = threading.Event()
+    waiting = threading.Thread(target=leave.wait, name="the-other-one")
+    waiting.start()
+    try:
+        os.kill(os.getpid(), signal.SIGUSR1)
+    finally:
+        leave.set()
+        waiting.join()
+    first, *rest = log_file.read_text().splitlines()
+    assert first.endswith(f"SIGUSR1: the stacks of process {os.getpid()}")
+    text = "\n".join(rest)
+    assert "  Thread the-other-one:\n" in text
+    assert "in test_sigusr1_writes_where_each_thread_is_and_the_process_goes_on" in text
 
 
 def test_lines_below_the_level_are_left_out(log_file: Path) -> None:
