@@ -51,13 +51,15 @@ _PLACED = (ParameterKind.POSITIONAL_ONLY, ParameterKind.EITHER)
 
 
 def united(signatures: Sequence[Signature | None]) -> Signature | None:
-    """What takes all that one of them takes; None where one is not known, and where not all have a dry run.
+    """What takes all that one of them takes; None where one is not known.
 
-    A function that takes a dry run for any other word would do what was to be told only.
+    Where not all have a dry run, the result has none: it takes `test` as any other word, so that `--test` is refused. A
+    function that takes a dry run for any other word would do what was to be told only.
     """
     known = [one for one in signatures if one is not None]
-    if len(known) < len(signatures) or len({one.named(_DRY_RUN) is None for one in known}) > 1:
+    if len(known) < len(signatures):
         return None
+    mixed = len({one.named(_DRY_RUN) is None for one in known}) > 1
     placed = [[one for one in signature.parameters if one.kind in _PLACED] for signature in known]
     front: list[Parameter] = []
     for column in zip_longest(*placed):
@@ -72,10 +74,10 @@ def united(signatures: Sequence[Signature | None]) -> Signature | None:
     if rest or further:
         # Arguments behind the common ones go to parameters of different names: nothing is known of their types.
         made.append(Parameter(rest[0].name if rest else "args", ParameterKind.REST, () if further else _types(rest)))
-    made += _keywords(known, names)
+    made += [one for one in _keywords(known, names) if not (mixed and one.name == _DRY_RUN)]
     made += (
         [Parameter("kwargs", ParameterKind.KEYWORDS)]
-        if any(one.of_kind(ParameterKind.KEYWORDS) for one in known)
+        if mixed or any(one.of_kind(ParameterKind.KEYWORDS) for one in known)
         else []
     )
     return Signature(made) if len(made) <= PARAMETERS_MAX else None

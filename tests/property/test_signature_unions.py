@@ -74,3 +74,19 @@ def test_what_comes_of_it_is_within_the_grammar(found: list[Signature]) -> None:
 @given(signatures())
 def test_one_signature_stays_as_it_is(one: Signature) -> None:
     assert united([one, one]) == one
+
+
+def test_where_not_all_have_a_dry_run_the_union_has_none_and_test_is_any_other_word() -> None:
+    installs = [parse_signature(f"pkg.install({text})")[1] for text in ("name,test=False", "name,version=None")]
+    whole = united(installs)
+    assert whole is not None
+    assert whole.named("test") is None  # so `--test` is refused, and with a reason
+    for words in ({"test": True}, {"version": "1"}):
+        callable_as(whole).bind("vim", **words)
+
+
+def test_where_all_have_a_dry_run_the_union_has_it() -> None:
+    installs = [parse_signature(f"pkg.install({text})")[1] for text in ("name,test=False", "name,a=1,test=False")]
+    whole = united(installs)
+    assert whole is not None
+    assert whole.named("test") is not None
