@@ -124,7 +124,11 @@ class SaltClient:
         batch: str | int = "10%",
         **kwargs: Any,
     ) -> Iterator[dict[str, Any]]:
-        """`{id: return}` of each target; the master lets `batch` of them, a number or a share, run at a time."""
+        """`{id: return}` of each target; the master lets `batch` of them, a number or a share, run at a time.
+
+        With `raw` the event of each return: `{"tag": tag, "data": {"id": id, "fun": fun, "return": return, ...}}`.
+        """
+        raw = kwargs.pop("raw", False)
         size = str(batch).strip()
         if not size.removesuffix("%").isdecimal():
             raise SaltInvocationError(f"batch is a number of targets or a percentage, not {batch!r}")
@@ -133,7 +137,8 @@ class SaltClient:
             "failhard": bool(kwargs.pop("failhard", False)),
         }}  # fmt: skip
         for row in self.cmd_iter(tgt, fun, arg, None, tgt_type, ret, kwarg, _options=options, **kwargs):
-            yield {name: one["ret"] for name, one in row.items()}
+            for name, one in row.items():
+                yield _event(name, fun, arg, one) if raw else {name: one["ret"]}
 
     def run_job(
         self,
@@ -237,6 +242,15 @@ def _salts_errors() -> Iterator[None]:
         raise
     except SaltliteError as error:
         raise SaltClientError(str(error)) from error
+
+
+def _event(name: str, fun: str | Sequence[str], arg: Sequence[Any], row: Mapping[str, Any]) -> dict[str, Any]:
+    """The event of one return, with what Salt's has."""
+    data = {
+        "cmd": "_return", "id": name, "jid": row["jid"], "fun": fun, "fun_args": list(arg), "return": row["ret"],
+        "retcode": row["retcode"], "success": row["success"],
+    }  # fmt: skip
+    return {"tag": f"salt/job/{row['jid']}/ret/{name}", "data": data}
 
 
 def _row(reply: Reply, jid: str) -> dict[str, Any]:

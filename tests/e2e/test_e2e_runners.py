@@ -147,6 +147,11 @@ def test_the_client_of_salt_tells_return_codes_and_jobs(site: Fleet) -> None:
     job = said(site, "salts.client", "run_job", "a or T@dummy", "test.ping", "tgt_type=compound")
     assert job["minions"] == ["a", "lamp"]
     wait_until(lambda: len(said(site, "salts.client", "get_cache_returns", job["jid"])) == 2, "both return")
+    (event,) = said(site, "salts.client", "cmd_batch", "a", "test.echo", "[hi]", "raw=True")
+    data = event["data"]
+    assert event["tag"] == f"salt/job/{data['jid']}/ret/a"
+    wanted = {"id": "a", "fun": "test.echo", "fun_args": ["hi"], "return": "hi", "success": True}
+    assert {name: data[name] for name in wanted} == wanted
     assert [one["a"]["ret"] for one in said(site, "salts.by_path")] == [True, True]
 
 
