@@ -141,6 +141,10 @@ def test_priv_becomes_that_user_first(config_dir: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     call(config_dir, "--priv", "nobody", "test.ping")
     assert became == ["nobody"]
+    with monkeypatch.context() as unreadable:
+        unreadable.setattr(os, "access", lambda *_args: False)
+        code, _out, said = call(config_dir, "--priv", "nobody", "test.ping")
+    assert (code, said.startswith("saltlite: --priv: nobody cannot read /")) == (2, True)
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
     assert "only root can become another user" in call(config_dir, "--priv", "nobody", "test.ping")[2]
 

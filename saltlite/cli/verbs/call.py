@@ -8,6 +8,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import saltlite
 from saltlite.cli import exitcodes
 from saltlite.cli.commands import COMMANDS, LOG_LEVEL, NO_PARSE, QUIET, VERSIONS, begin, config_dir_of
 from saltlite.cli.in_process import Ran, chain_of, exit_code, find_grains, new_jid, read_calls, run_calls, shown_value
@@ -256,6 +257,12 @@ def _become(user: str) -> None:
     if os.geteuid() != 0:
         raise UsageError(f"--priv: only root can become another user, such as {user}")
     drop_to(user)
+    for folder in (os.path.dirname(os.__file__), os.path.dirname(saltlite.__file__)):
+        if not os.access(folder, os.R_OK | os.X_OK):
+            raise UsageError(
+                f"--priv: {user} cannot read {folder}, which has the program: install Python and saltlite where every "
+                f"user may read, such as below /opt"
+            )
 
 
 def _config(parsed: Parsed) -> MinionConfig:
