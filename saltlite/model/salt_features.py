@@ -162,6 +162,16 @@ FEATURES = (
         modules=("disk.hdparms", "disk.hpa", "disk.smart_attributes"),
     ),
     SaltFeature(
+        "network.mod_bufsize",
+        "saltlite reads ring buffers and changes none: `cmd.run 'ethtool -G eth0 rx 4096'` does",
+        modules=("network.mod_bufsize",),
+    ),
+    SaltFeature(
+        "cache.mine",
+        "the mine is read by function: `saltlite-run mine.get '*' network.ip_addrs`",
+        runners=("cache.mine",),
+    ),
+    SaltFeature(
         "pillar.file_exists",
         "the pillar's files are on the master, and a minion does not see them",
         modules=("pillar.file_exists",),
