@@ -169,9 +169,15 @@ def tag_pillar_ended(minion: MinionId) -> str:
     return f"salt/pillar/{minion}/ended"
 
 
+CLONE_SUSPECT = "clone-suspect"
+"""The `act` of an event `tag_auth` that changes no key: two machines seem to share it."""
+
+
 def tag_master(name: str, what: str) -> str:
     """A master that shares its store `joined` the others, or was `fenced`; or it has minions of the others asked for
-    what it does not have (`fetch`), or `asked` when the others last saw some, which they have `seen`."""
+    what it does not have (`fetch`), or `asked` when the others last saw some, which they have `seen`; or other machines
+    have come to it with the keys of minions of the others (`contested`), which say whether theirs are alive
+    (`contest_over`)."""
     return f"salt/master/{name}/{what}"
 
 

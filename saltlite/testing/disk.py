@@ -61,6 +61,13 @@ class MemoryDisk:
         """The folder of that name; it is there from the start."""
         return self._folders.setdefault(path, MemoryFolder(self, path))
 
+    def copied(self, before: Callable[[str], None]) -> MemoryDisk:
+        """Another disk with the same files, as in the image of a machine."""
+        other = MemoryDisk(before=before, capacity=self.capacity)
+        for path, folder in self._folders.items():
+            folder.copy_into(other.folder(path))
+        return other
+
     def crash(self, *, tear: Tear = nothing_landed, names_landed: bool = False) -> None:
         """Power off and on. Handles from before lead nowhere afterwards: open everything anew.
 
@@ -167,6 +174,11 @@ class MemoryFolder:
         left = self._files if names_landed else self._durable
         self._files = {name: file.after_crash(tear) for name, file in left.items()}
         self._durable = dict(self._files)
+
+    def copy_into(self, other: MemoryFolder) -> None:
+        """The other folder has these files, all of them synced."""
+        other._files = {name: MemoryFile(bytes(file.content)) for name, file in self._files.items()}
+        other._durable = dict(other._files)
 
     def used(self) -> int:
         """Bytes of all files, with the room that is set aside for them."""

@@ -22,7 +22,7 @@ from saltlite.master.store.ports import (
 )
 from saltlite.model.ids import Jid, MinionId, TargetId
 from saltlite.model.job import TERMINAL, Batch, Job, TargetState, part_id
-from saltlite.model.keys import KeyState
+from saltlite.model.keys import Fingerprint, KeyState
 from saltlite.model.minion import SessionEnd, end_with
 from saltlite.model.signature import by_name
 from tests.support.store import (
@@ -109,8 +109,10 @@ def test_a_session_that_was_claimed_twice_is_claimed_once(store: Store) -> None:
         (at("b", 2), False),
         (at("b", 1), False),
         (at("a", 1), True),
-        (at("b", 1, boot_id="restarted", run=2), True),
+        (at("b", 1, boot_id="restarted", run=2), False),
         (at("b", 9, boot_id="earlier", run=0), False),
+        (at("a", 1, boot_id="restarted", run=2), True),
+        (at("b", 1, boot_id="another key", fingerprint=Fingerprint("B" * 40)), True),
         (at("b", 1, incarnation="another disk", run=0), True),
     ],
 )
@@ -124,8 +126,10 @@ def test_a_master_does_not_take_a_minion_back_by_an_older_session(
     assert found == (replace(later, last_seen=max(later.last_seen, NOW + 2)) if is_claimed else at("a", 2))
 
 
-def test_a_minion_whose_disk_was_restored_is_claimed_once_its_later_run_is_over(store: Store) -> None:
-    restored = at("b", 3, boot_id="of before", run=0)
+@pytest.mark.parametrize("run", [0, 2])
+def test_another_start_of_a_minion_is_claimed_once_its_session_elsewhere_is_over(store: Store, run: int) -> None:
+    """A lower run is that of a disk that was restored."""
+    restored = at("b", 3, boot_id="another start", run=run)
     with store.write() as tx:
         tx.claim([at("a", 2)])
         assert tx.claim([restored]) == {}

@@ -97,6 +97,8 @@ class Fleet:
         self.network = SimNetwork(universe)
         self._most_resources = universe.random.choice((0, 2, 5, 12))
         self.clients: list[SimClient] = []
+        self.copies: list[SimMinion] = []
+        """Machines that are copies of other ones."""
         self._books = Books()
         self._read = 0
         self._owners: dict[Fingerprint, str] = {}
@@ -133,6 +135,12 @@ class Fleet:
                         epoch=1,
                     )
                 )
+
+    def copy_minion(self, name: str, masters: tuple[str, ...]) -> SimMinion:
+        """Another machine starts from a copy of the disk of that minion, with this list of masters."""
+        copy = SimMinion(self, name, masters, len(self.minions) + len(self.copies), copy_of=self.minions[name])
+        self.copies.append(copy)
+        return copy
 
     def resources_each(self) -> int:
         """How many resources the next minion manages."""

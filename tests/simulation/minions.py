@@ -107,12 +107,17 @@ class SimSpool(DiskSpool):
 class SimMinion:
     """One minion machine."""
 
-    def __init__(self, fleet: Fleet, name: str, masters: tuple[str, ...], number: int) -> None:
+    def __init__(
+        self, fleet: Fleet, name: str, masters: tuple[str, ...], number: int, copy_of: SimMinion | None = None
+    ) -> None:
+        """`copy_of`: its disk is a copy of the disk of that machine, with its key and its journal."""
         self.fleet = fleet
         self.universe = fleet.universe
         self.name = name
         self.clock = SimClock(fleet.universe, NOW + fleet.universe.random.random())
-        self.disk = MemoryDisk(before=self._before)
+        self.disk: MemoryDisk = (
+            MemoryDisk(before=self._before) if copy_of is None else copy_of.disk.copied(self._before)
+        )
         self.disk_error = 0
         self.unsynced: dict[str, float] = {}
         """Results that a power failure takes, and when each was written."""
@@ -135,7 +140,7 @@ class SimMinion:
         self.ip = f"10.0.{number // 250}.{number % 250 + 1}"
         self._crash_in = -1
         self._crash_power = False
-        self._pids = 4000
+        self._pids = 4000 if copy_of is None else 9000
         self._on = False
         self._serves_since = 0.0
         self.boot()

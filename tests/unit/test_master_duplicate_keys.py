@@ -6,8 +6,15 @@ from typing import Any
 
 import pytest
 
-from saltlite.master.protocol.effects import Effect, Presence, Send, Suspect
-from saltlite.master.protocol.sessions import KEYS_MAX, PROBE_S, PROOFS, WINDOW_S, DuplicateKeys
+from saltlite.master.protocol.effects import ContestOver, Effect, Presence, Send, Suspect
+from saltlite.master.protocol.sessions import (
+    KEYS_MAX,
+    PROBE_S,
+    PROOFS,
+    WINDOW_S,
+    DuplicateKeys,
+    NewcomerElsewhere,
+)
 from saltlite.model.keys import Fingerprint
 from saltlite.wire import codec
 from tests.support.memory_fleet import Guest, Table, of
@@ -131,8 +138,103 @@ def test_a_third_newcomer_takes_the_turn_of_the_second() -> None:
 
 
 def test_proofs_that_are_old_do_not_count_and_memory_is_bounded() -> None:
-    clones, key = DuplicateKeys(), Fingerprint("k" * 40)
-    assert not any(clones.proved(key, number * WINDOW_S) for number in range(10))
+    clones, table = DuplicateKeys(), Table()
+    table.join("web1")
+    (stays,) = table.manager.sessions.by_id.values()
+    newcomer = NewcomerElsewhere(1, "b", [1, 2], "10.0.0.1")
+    assert not any(clones.proved(stays, newcomer, number * WINDOW_S) for number in range(10))
     for number in range(KEYS_MAX + 5):
-        clones.proved(Fingerprint(str(number)), 0.0)
+        stays.fingerprint = Fingerprint(str(number))
+        clones.proved(stays, newcomer, 0.0)
     assert len(clones._seen) == KEYS_MAX
+
+
+# -- the newcomer is at another master
+
+
+def contested(table: Table, up: Guest, question: int, **about: Any) -> None:
+    """Another master asks whether the session of that guest is alive, for a newcomer there."""
+    newcomer = {"boot": "elsewhere", "order": [1, 1], "address": "10.0.0.77", **about}
+    table.manager.contested(up.key, NewcomerElsewhere(question, **newcomer))
+
+
+def test_another_master_is_told_that_a_session_which_answers_is_alive_and_later_that_its_newcomer_is_a_clone() -> None:
+    table = Table()
+    up = table.join("web1", boot="a")
+    table.take()
+    for number in range(PROOFS):
+        contested(table, up, number)
+        assert [message["t"] for message in told(up, table.take())] == ["probe"]
+        up.say(ALIVE)
+        effects = table.take()
+        is_last = number == PROOFS - 1
+        assert of(ContestOver, effects) == [ContestOver(number, "duplicate_key" if is_last else "busy")]
+        assert of(Suspect, effects) == ([Suspect("web1", up.key, "10.0.0.77", up.address)] if is_last else [])
+    assert up.alive
+
+
+def test_a_session_that_is_silent_ends_and_another_master_gets_its_minion() -> None:
+    table = Table()
+    up = table.join("web1", boot="a")
+    contested(table, up, 1)
+    contested(table, up, 2)
+    table.take()
+    table.clock.advance(PROBE_S)
+    table.manager.tick()
+    effects = table.take()
+    assert of(ContestOver, effects) == [ContestOver(1, "accepted"), ContestOver(2, "accepted")]
+    assert states(up, effects) == ["replaced"]
+    assert [change.up for change in of(Presence, effects)] == [False]
+
+
+def test_another_master_gets_a_minion_that_has_no_session_here_or_the_same_start_of_it() -> None:
+    table = Table()
+    up = table.join("web1", boot="a")
+    contested(table, up, 1, boot="a")
+    contested(table, Guest(table, "web2"), 2)
+    assert of(ContestOver, table.take()) == [ContestOver(1, "accepted"), ContestOver(2, "accepted")]
+    assert up.alive
+
+
+def test_a_minion_that_connects_again_meanwhile_is_alive() -> None:
+    table = Table()
+    up = table.join("web1", boot="a")
+    contested(table, up, 1)
+    table.take()
+    again = table.join("web1", boot="a")
+    assert of(ContestOver, table.take()) == [ContestOver(1, "busy")]
+    assert again.alive
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "address", "state"),
+    [
+        ([7, 1], [7, 1], "10.0.0.77", "duplicate_key"),
+        ([7, 1], [7, 1], "10.0.0.9", "busy"),
+        ([7, 1], [7, 2], "10.0.0.77", "busy"),
+        ([0, 0], [0, 0], "10.0.0.77", "busy"),
+    ],
+)
+def test_two_machines_at_the_same_place_of_their_order_are_a_copy_at_once(
+    own: list[int], other: list[int], address: str, state: str
+) -> None:
+    """From two addresses, and if they count at all."""
+    table = Table()
+    up = Guest(table, "web1")
+    up.prove(boot="a", order=own)
+    up.decided("accepted")
+    contested(table, up, 1, order=other, address=address)
+    up.say(ALIVE)
+    assert of(ContestOver, table.take()) == [ContestOver(1, state)]
+
+
+def test_a_newcomer_that_waits_for_another_master_gets_that_verdict_and_no_other_session_does() -> None:
+    table = Table()
+    newcomer = Guest(table, "web1")
+    newcomer.prove(boot="b", order=[2, 3])
+    table.take()
+    for boot, order in (("b", [2, 2]), ("c", [2, 3])):
+        table.manager.contest_over(newcomer.key, boot, order, "busy")
+    assert newcomer.heard() == []
+    table.manager.contest_over(newcomer.key, "b", [2, 3], "busy")
+    assert [message["state"] for message in newcomer.heard()] == ["busy"]

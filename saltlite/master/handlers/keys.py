@@ -19,10 +19,11 @@ from saltlite.auth.acl import Action, Principal, authorize
 from saltlite.errors import SaltliteError, StoreError, UsageError
 from saltlite.master.handlers.registration import forget, id_collision
 from saltlite.master.processes import link_channel as ipc
+from saltlite.master.processes.contests import ask_owners
 from saltlite.master.processes.context import Answer, Master, Question
 from saltlite.master.protocol.keyring import KeyVerdict, Presented, decide, refusal
 from saltlite.master.store.ports import KeyRow, PartRow, StoreWriter, TokenRecord
-from saltlite.model.events import tag_auth, tag_key
+from saltlite.model.events import CLONE_SUSPECT, tag_auth, tag_key
 from saltlite.model.ids import MinionId, parse_minion_id
 from saltlite.model.job import TargetState
 from saltlite.model.keys import (
@@ -313,6 +314,8 @@ def handle_decide(master: Master, ask: dict[str, Any]) -> None:
     presented = _presented(ask)
     try:
         verdict = _decide(master, presented)
+        if verdict.state == KeyState.ACCEPTED and ask_owners(master, [ask]):
+            return
     except StoreError:
         verdict = KeyVerdict("busy")
     master.link.decided(ask["session"], verdict.state, presented.id, verdict.drop)
@@ -324,10 +327,13 @@ def handle_decides(master: Master, asks: Sequence[dict[str, Any]]) -> None:
     presented = [(ask, _presented(ask)) for ask in asks]
     wanted = [one.fingerprint for _ask, one in presented]
     known = {record.fingerprint: record for record in master.store.keys_among(wanted)}
-    for ask, one in presented:
-        if _is_accepted(known.get(one.fingerprint), one):
+    accepted = [(ask, one) for ask, one in presented if _is_accepted(known.get(one.fingerprint), one)]
+    waiting = ask_owners(master, [ask for ask, _one in accepted])
+    for ask, one in accepted:
+        if ask["session"] not in waiting:
             master.link.decided(ask["session"], KeyState.ACCEPTED, one.id)
-        else:
+    for ask, one in presented:
+        if not _is_accepted(known.get(one.fingerprint), one):
             handle_decide(master, ask)
 
 
@@ -363,7 +369,7 @@ def handle_suspect(master: Master, ask: dict[str, Any]) -> None:
         "fingerprint": ask["fingerprint"],
         "address": ask["address"],
         "stays": ask["stays"],
-        "act": "clone-suspect",
+        "act": CLONE_SUSPECT,
     }
     with master.store.write() as store:
         store.put_event(tag_auth(), data, master.clock.wall())

@@ -16,6 +16,7 @@ from dataclasses import field
 from saltlite.master.processes import link_channel as ipc
 from saltlite.master.protocol.effects import (
     CloseConnection,
+    ContestOver,
     Decide,
     MinionReport,
     MinionRequest,
@@ -25,6 +26,7 @@ from saltlite.master.protocol.effects import (
     Suspect,
 )
 from saltlite.master.protocol.session_manager import BLOCKED_RETRY_S, TICK_S, SessionManager
+from saltlite.master.protocol.sessions import PROBE_S, NewcomerElsewhere
 from saltlite.model.dataclass import dataclass
 from saltlite.model.ids import JID_DIGITS
 from saltlite.model.keys import Fingerprint
@@ -105,6 +107,8 @@ class LinkProcess:
         """Whether nothing else has happened since the tick before: then heartbeats may wait for each other, because
         most of what one costs is that threads wake up for it."""
         self._recorded = False
+        self._asks_contests: MWorkerChannel | None = None
+        """The membership process, once it has asked for a sign of life of a session."""
         self._stopping = False
         self._unstored: list[MinionReport] = []
         self._skipped = 0
@@ -213,6 +217,8 @@ class LinkProcess:
                     self._link.hang_up(effect.connection, effect.address)
                 elif isinstance(effect, Presence):
                     presence.append(effect)
+                elif isinstance(effect, ContestOver):
+                    self._answer_contest(effect)
                 else:
                     for_mworkers.append(effect)
         self._announce(presence)
@@ -357,7 +363,7 @@ class LinkProcess:
                     manager.key_changed(Fingerprint(key), state, minion)
                 # The sessions have been removed: no later frame of theirs has an effect (S5).
                 mworker.channel.send(pack({"t": "keys_done", "n": message["n"]}))
-            case "masters" | "placement":
+            case "masters" | "placement" | "contest" | "contest_over":
                 self._of_masters(mworker, message)
             case "last_seen":
                 mworker.channel.send(
@@ -380,12 +386,20 @@ class LinkProcess:
             manager.masters_are(*message["directory"])
             manager.drain(message["draining"])
             return
+        if message["t"] == "contest":
+            self._asks_contests = membership
+            manager.contested(Fingerprint(message["key"]), NewcomerElsewhere(message["n"], *message["newcomer"]))
+            self._reactor.call_later(PROBE_S, self._retry)
+            return
+        if message["t"] == "contest_over":
+            manager.contest_over(Fingerprint(message["key"]), message["boot"], message["order"], message["state"])
+            return
         if message["begins"]:
             manager.end_lease()
         for key, state, minion in message["changes"]:
             manager.key_changed_elsewhere(Fingerprint(key), state, minion)
-        for minion, run, handshake in message["replaced"]:
-            manager.replaced(minion, run, handshake)
+        for session in message["replaced"]:
+            manager.replaced_elsewhere(*session)
         if manager.sharing is not None:
             manager.sharing.issuers.others_are(message["certs"])
         if message["lease"] is not None:
@@ -394,6 +408,11 @@ class LinkProcess:
         for mworker in self._mworkers if message["elsewhere"] or message["begins"] else ():
             mworker.channel.send(pack(ipc.elsewhere(message["elsewhere"], anew=message["begins"])))
         membership.channel.send(pack({"t": "masters_done", "n": message["n"]}))
+
+    def _answer_contest(self, over: ContestOver) -> None:
+        if self._asks_contests is not None:
+            answer = {"t": "contest_over", "n": over.question, "state": over.state}
+            self._asks_contests.channel.send(pack(answer))
 
     def _figures(self) -> dict[str, object]:
         batches = [batch for mworker in self._mworkers for batch in mworker.batches.values()]

@@ -7,7 +7,7 @@ checked against a schema; sizes are limited all the same, because data of minion
                        elsewhere
     MWorker -> link    hello, fleet, watch, decided, committed, uncommitted, publish, pulled, cancel, keys, fetch,
                        replaced, sweep, last_seen, stats, wake_up, response
-    membership -> link  masters, placement, and publish, cancel and wake_up
+    membership -> link  masters, placement, contest, contest_over, and publish, cancel and wake_up
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import RefusedError, UnreachableError
 from saltlite.master.protocol.effects import Decide, MinionReport, MinionRequest, Presence, Suspect
@@ -29,6 +29,9 @@ from saltlite.wire.framing import IpcMessage, pack
 from saltlite.wire.limits import RETURN_MAX
 from saltlite.wire.merkle import SignedPart
 from saltlite.wire.messages import Message
+
+if TYPE_CHECKING:
+    from saltlite.master.processes.contests import Newcomer
 
 log = logging.getLogger(__name__)
 
@@ -129,16 +132,16 @@ def masters(
     number: int,
     certificates: Sequence[bytes],
     keys: Sequence[tuple[str, str, str]],
-    replaced: Sequence[tuple[str, int, int]],
+    replaced: Sequence[tuple[str, str, int, int]],
     elsewhere: Sequence[tuple[str, bool]],
     lease: float | None,
     *,
     begins: bool,
 ) -> IpcMessage:
     """What the other masters that share the store have committed: their certificates, keys that changed as in `keys`,
-    sessions that began there, (minion, run, handshake), and which minions came or went, as in `elsewhere`. `lease`:
-    this master may act until then (`Clock.boottime`). `begins`: the sessions that it has are over first. Answered by
-    `masters_done` when every session reflects it."""
+    sessions that began there, (minion, boot, run, handshake), and which minions came or went, as in `elsewhere`.
+    `lease`: this master may act until then (`Clock.boottime`). `begins`: the sessions that it has are over first.
+    Answered by `masters_done` when every session reflects it."""
     return {
         "t": "masters",
         "n": number,
@@ -160,6 +163,17 @@ def elsewhere(items: Sequence[tuple[str, bool]], *, anew: bool) -> IpcMessage:
 def ask_last_seen(number: int, minions: Sequence[str]) -> IpcMessage:
     """How many seconds ago was each of these seen? Answered by `last_seen`, with those that are up in `silent_s`."""
     return {"t": "last_seen", "n": number, "ids": list(minions)}
+
+
+def contest(number: int, newcomer: Newcomer) -> IpcMessage:
+    """Another start of a minion has come to another master: is the session here alive? Answered by `contest_over`."""
+    order = [newcomer.run, newcomer.handshake]
+    return {
+        "t": "contest",
+        "n": number,
+        "key": newcomer.fingerprint,
+        "newcomer": [newcomer.boot, order, newcomer.address],
+    }
 
 
 def ask_stats(number: int) -> IpcMessage:
@@ -245,6 +259,12 @@ class LinkChannel:
     def replaced(self, minion: str, run: int, handshake: int) -> None:
         """Another master has a newer session of this minion: end this one."""
         self._send({"t": "replaced", "id": minion, "run": run, "handshake": handshake})
+
+    def contest_over(self, newcomer: Newcomer, state: str) -> None:
+        """The verdict about a session that has waited for the answer of another master."""
+        order = [newcomer.run, newcomer.handshake]
+        about = {"key": newcomer.fingerprint, "boot": newcomer.boot, "order": order}
+        self._send({"t": "contest_over", **about, "state": state})
 
     def placement(self, directory: tuple[bytes, bytes], *, draining: bool) -> None:
         """The signed directory of the masters, and whether this one drains. Sent again after each renewal, because a

@@ -29,6 +29,7 @@ from saltlite import __version__
 from saltlite.errors import DamagedError, StoreError
 from saltlite.master.handlers.delivery import send
 from saltlite.master.processes import link_channel as ipc
+from saltlite.master.processes.contests import Contests
 from saltlite.master.processes.context import Question, RecentProofs
 from saltlite.master.processes.fleet import FETCH
 from saltlite.master.processes.identity import certificate_of, job_key
@@ -40,6 +41,7 @@ from saltlite.master.store.sharing import MasterRow, MasterState, SharedStore, S
 from saltlite.model.clock import Clock
 from saltlite.model.dataclass import dataclass
 from saltlite.model.events import (
+    CLONE_SUSPECT,
     Event,
     tag_auth,
     tag_job_kill,
@@ -236,8 +238,8 @@ class News:
 
     keys: list[tuple[str, str, str]]
     """(fingerprint, present state, id) of keys that changed."""
-    replaced: list[tuple[str, int, int]]
-    """(minion, run, handshake) of sessions with other masters."""
+    replaced: list[tuple[str, str, int, int]]
+    """(minion, boot, run, handshake) of sessions with other masters."""
     elsewhere: list[tuple[str, bool]]
     """Each minion that came or went, and whether it has a session with another master."""
     has_joined: bool
@@ -305,6 +307,7 @@ class Membership:
         self._me = me
         self._signer = signer
         self._proofs = RecentProofs()
+        self._contests = Contests(reactor, store, clock, link, me.name)
         self._joined_at = -1
         """The event that announces this start."""
         self._place = store.place
@@ -559,7 +562,11 @@ class Membership:
         for event in events:
             if event.tag == tag_key() and "fingerprint" in event.data and event.data.get("act") != KeyState.ACCEPTED:
                 withdrawn = min(withdrawn, event.seq)
-            if event.tag in _KEY_TAGS and isinstance(event.data.get("fingerprint"), str):
+            if (
+                event.tag in _KEY_TAGS
+                and isinstance(event.data.get("fingerprint"), str)
+                and event.data.get("act") != CLONE_SUSPECT
+            ):
                 keys[Fingerprint(event.data["fingerprint"])] = str(event.data.get("id", ""))
             elif event.tag == tag_presence_change():
                 came.update(event.data.get("new", ()))
@@ -568,7 +575,7 @@ class Membership:
         elsewhere = {row.id: row for row in rows if row.up and row.master != self._me.name}
         return News(
             [(key, *self._state_of(key, minion)) for key, minion in keys.items()],
-            [(row.id, row.run, row.handshake) for row in elsewhere.values() if row.id in came],
+            [(row.id, row.boot_id, row.run, row.handshake) for row in elsewhere.values() if row.id in came],
             [(minion, minion in elsewhere) for minion in sorted(came | gone)],
             _has_joined(events),
             withdrawn,
@@ -597,6 +604,8 @@ class Membership:
                 self._fetch(event.data.get("minions"), event.data.get("what"))
             elif event.tag == tag_master(str(event.data.get("by", "")), ASKED) and event.data["by"] != self._me.name:
                 self._tell_last_seen(event)
+            else:
+                self._contests.heed(event)
         return len(events)
 
     def _tell_last_seen(self, question: Event) -> None:

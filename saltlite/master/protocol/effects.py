@@ -94,7 +94,15 @@ class Suspect:
     stays: str
 
 
-Effect = Send | CloseConnection | Decide | MinionReport | Presence | Pull | Suspect
+@dataclass(frozen=True, slots=True)
+class ContestOver:
+    """The answer to another master's question of that number: the `state` of the WELCOME for the newcomer there."""
+
+    question: int
+    state: str
+
+
+Effect = ContestOver | Send | CloseConnection | Decide | MinionReport | Presence | Pull | Suspect
 
 
 @dataclass(frozen=True, slots=True)

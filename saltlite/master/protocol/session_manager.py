@@ -29,7 +29,16 @@ from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import ProtocolError, RemoteProtocolError
 from saltlite.limits import RateLimiter
-from saltlite.master.protocol.effects import CloseConnection, Decide, Effect, MinionReport, Pull, Send, Suspect
+from saltlite.master.protocol.effects import (
+    CloseConnection,
+    ContestOver,
+    Decide,
+    Effect,
+    MinionReport,
+    Pull,
+    Send,
+    Suspect,
+)
 from saltlite.master.protocol.handshakes import AuthenticatedPeer, Handshakes, UnauthenticatedConnections
 from saltlite.master.protocol.sessions import (
     Contest,
@@ -37,6 +46,7 @@ from saltlite.master.protocol.sessions import (
     DuplicateKeys,
     Key,
     MinionSession,
+    NewcomerElsewhere,
     RequestQueue,
     ReturnAssembly,
     Sessions,
@@ -199,6 +209,7 @@ class SessionManager:
         self._effects += [CloseConnection(*origin) for origin in self._handshakes.overdue()]
         self._effects += self._unauthenticated.overdue(now)
         self.files.retry()
+        self._end_overdue_contests(now)
         heartbeats, self._heartbeats = self._heartbeats, {}
         for peer in heartbeats.values():
             if peer in self.sessions:
@@ -218,8 +229,6 @@ class SessionManager:
             if self.sharing is not None:
                 self._send_all(self.sharing.placement.due(self.sessions.by_number, len(self.sessions.by_id), now))
             self._grant(self._assembly.expire(now))
-            for contest in self._duplicate_keys.overdue(now):
-                self._admit(contest)
         for number, peer in list(self._sending.items()):
             if peer.outbox or peer.held:
                 self._effects += peer.due(now)
@@ -240,8 +249,7 @@ class SessionManager:
         is_up = older is not None and older.state is KeyState.ACCEPTED
         if state == KeyState.ACCEPTED and is_up and older is not None and older.hello["boot"] != peer.hello["boot"]:
             # The newcomer stays undecided, so that a change of the key still ends it (S5).
-            self._duplicate_keys.begin(older, peer, minion, self._clock.monotonic())
-            self._send(older, {"t": "probe"})
+            self._begin_contest(older, peer)
             return
         del self.sessions.deciding[peer.fingerprint]
         if state == KeyState.ACCEPTED:
@@ -256,6 +264,21 @@ class SessionManager:
         else:
             self._welcome(peer, "busy" if state == KeyState.PENDING else state)
             self._drop(peer, SessionEnd.REJECTED)
+
+    def contested(self, key: Fingerprint, newcomer: NewcomerElsewhere) -> None:
+        """Another start of the minion with this key has come to another master, which is told by ContestOver whether
+        the session here is alive. One that is silent ends."""
+        older = self.sessions.by_key.get(key)
+        if older is None or older.state is not KeyState.ACCEPTED or older.hello["boot"] == newcomer.boot:
+            self._effects.append(ContestOver(newcomer.question, KeyState.ACCEPTED))
+        else:
+            self._begin_contest(older, newcomer)
+
+    def contest_over(self, key: Fingerprint, boot: str, order: list[int], state: str) -> None:
+        """The verdict about a newcomer that has waited for the answer of another master."""
+        peer = self.sessions.deciding.get(key)
+        if peer is not None and (peer.hello["boot"], peer.hello["order"]) == (boot, order):
+            self.decided(peer.session.id, state, peer.hello["id"])
 
     def key_changed(self, key: Fingerprint, state: str, minion: str) -> None:
         """A key was accepted, rejected, revoked or "deleted". Takes effect before the operator gets an answer (S5)."""
@@ -338,8 +361,13 @@ class SessionManager:
         one."""
         peer = self.sessions.by_id.get(minion)
         if peer is not None and peer.hello["order"] <= [run, handshake]:
-            self._send(peer, {"t": "state", "state": "replaced"})
-            self._drop(peer, SessionEnd.REPLACED)
+            self._end_replaced(peer)
+
+    def replaced_elsewhere(self, minion: str, boot: str, run: int, handshake: int) -> None:
+        """The store has this session of the minion with another master: end one of another start, or an older one."""
+        peer = self.sessions.by_id.get(minion)
+        if peer is not None and (peer.hello["boot"] != boot or peer.hello["order"] <= [run, handshake]):
+            self._end_replaced(peer)
 
     def masters_are(self, content: bytes, signature: bytes) -> None:
         """This is the signed directory of the masters (`saltlite.wire.directory`)."""
@@ -475,9 +503,8 @@ class SessionManager:
             self._disconnect(peer, SessionEnd.BROKEN)
             raise
         peer.last_seen = now
-        contest = self._duplicate_keys.settle(peer) if peer in self.sessions else None
-        if contest is not None:
-            self._refuse_duplicate(contest, peer, now)
+        if peer in self.sessions:
+            self._refuse_duplicates(peer, now)
 
     def _handle(self, peer: MinionSession, message: Message) -> None:
         match message["t"]:
@@ -535,27 +562,55 @@ class SessionManager:
         if self.sharing is not None:
             self.sharing.placement.came(peer)
 
-    def _admit(self, contest: Contest | None) -> None:
-        """The older session of a contest has ended or is silent: accept the newcomer."""
-        if contest is not None and contest.newcomer in self.sessions:
-            self.sessions.deciding.pop(contest.newcomer.fingerprint, None)
-            self._welcome(contest.newcomer, KeyState.ACCEPTED)
-            self._accept(contest.newcomer, contest.minion)
+    def _begin_contest(self, older: MinionSession, newcomer: MinionSession | NewcomerElsewhere) -> None:
+        minion = newcomer.hello["id"] if isinstance(newcomer, MinionSession) else older.id
+        self._duplicate_keys.begin(older, newcomer, minion, self._clock.monotonic())
+        self._send(older, {"t": "probe"})
 
-    def _refuse_duplicate(self, contest: Contest, stays: MinionSession, now: float) -> None:
-        newcomer = contest.newcomer
-        if newcomer not in self.sessions:
-            return
-        is_duplicate = self._duplicate_keys.proved(newcomer.fingerprint, now)
-        if is_duplicate and self._duplicate_keys.is_news(newcomer.fingerprint, now):
-            self._effects.append(Suspect(stays.id, newcomer.fingerprint, newcomer.address, stays.address))
-        self._welcome(newcomer, "duplicate_key" if is_duplicate else "busy")
-        self._drop(newcomer, SessionEnd.REPLACED)
+    def _end_overdue_contests(self, now: float) -> None:
+        for number, contests in self._duplicate_keys.overdue(now).items():
+            older = self.sessions.by_number.get(number)
+            if older is not None and any(isinstance(one.newcomer, NewcomerElsewhere) for one in contests):
+                self._end_replaced(older)
+            self._admit(contests)
+
+    def _admit(self, contests: Iterable[Contest]) -> None:
+        """The older session of these contests has ended or is silent: accept the newcomers."""
+        for contest in contests:
+            newcomer = contest.newcomer
+            if isinstance(newcomer, NewcomerElsewhere):
+                self._effects.append(ContestOver(newcomer.question, KeyState.ACCEPTED))
+            elif newcomer in self.sessions:
+                self.sessions.deciding.pop(newcomer.fingerprint, None)
+                self._welcome(newcomer, KeyState.ACCEPTED)
+                self._accept(newcomer, contest.minion)
+
+    def _refuse_duplicates(self, stays: MinionSession, now: float) -> None:
+        """That session is alive: end its contests."""
+        for contest in self._duplicate_keys.settle(stays):
+            newcomer = contest.newcomer
+            if isinstance(newcomer, MinionSession) and newcomer not in self.sessions:
+                continue
+            is_duplicate = self._duplicate_keys.proved(stays, newcomer, now)
+            if is_duplicate and self._duplicate_keys.is_news(stays.fingerprint, now):
+                self._effects.append(Suspect(stays.id, stays.fingerprint, newcomer.address, stays.address))
+            state = "duplicate_key" if is_duplicate else "busy"
+            if isinstance(newcomer, NewcomerElsewhere):
+                self._effects.append(ContestOver(newcomer.question, state))
+            else:
+                self._welcome(newcomer, state)
+                self._drop(newcomer, SessionEnd.REPLACED)
 
     def _replace(self, older: MinionSession | None, newer: MinionSession) -> None:
         if older is not None and older is not newer and older in self.sessions:
-            self._send(older, {"t": "state", "state": "replaced"})
-            self._drop(older, SessionEnd.REPLACED)
+            if older.hello["boot"] == newer.hello["boot"]:
+                # The same machine has connected again.
+                self._refuse_duplicates(older, self._clock.monotonic())
+            self._end_replaced(older)
+
+    def _end_replaced(self, peer: MinionSession) -> None:
+        self._send(peer, {"t": "state", "state": "replaced"})
+        self._drop(peer, SessionEnd.REPLACED)
 
     def _refuse_for_now(self, peer: MinionSession) -> None:
         """End a session without a verdict; its minion tries again a little later."""

@@ -352,10 +352,21 @@ KEYS_MAX = 10_000
 
 
 @dataclass(frozen=True, slots=True)
+class NewcomerElsewhere:
+    """A session of this key that waits at another master, which asked by the question of that number."""
+
+    question: int
+    boot: str
+    order: list[int]
+    """Its run and handshake, as in `hello`."""
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
 class Contest:
     """A newcomer that waits until the older session of its key has answered a probe."""
 
-    newcomer: MinionSession
+    newcomer: MinionSession | NewcomerElsewhere
     minion: str
     until: float
 
@@ -372,24 +383,32 @@ class DuplicateKeys:
     """Contests between sessions of one key, by the number of the older one. Times are monotonic seconds."""
 
     def __init__(self) -> None:
-        self._contests: dict[int, Contest] = {}
+        self._contests: dict[int, list[Contest]] = {}
         self._seen: OrderedDict[Fingerprint, _Seen] = OrderedDict()
 
-    def begin(self, older: MinionSession, newcomer: MinionSession, minion: str, now: float) -> None:
+    def begin(self, older: MinionSession, newcomer: MinionSession | NewcomerElsewhere, minion: str, now: float) -> None:
         """`older` was sent a probe."""
-        self._contests[older.session.id] = Contest(newcomer, minion, now + PROBE_S)
+        self._contests.setdefault(older.session.id, []).append(Contest(newcomer, minion, now + PROBE_S))
 
-    def settle(self, older: MinionSession) -> Contest | None:
-        """`older` has answered or ended; the contest that this settles, if any."""
-        return self._contests.pop(older.session.id, None)
+    def settle(self, older: MinionSession) -> list[Contest]:
+        """`older` has answered or ended; the contests that this settles."""
+        return self._contests.pop(older.session.id, [])
 
-    def overdue(self, now: float) -> list[Contest]:
-        """Remove and return the contests whose older session has not answered in time."""
-        late = [number for number, contest in self._contests.items() if now >= contest.until]
-        return [self._contests.pop(number) for number in late]
+    def overdue(self, now: float) -> dict[int, list[Contest]]:
+        """Remove and return the contests whose older session has not answered in time, by its number."""
+        late = [number for number, every in self._contests.items() if now >= every[0].until]
+        return {number: self._contests.pop(number) for number in late}
 
-    def proved(self, key: Fingerprint, now: float) -> bool:
-        """Note that both machines are alive; whether that happened often enough to be a duplicate key."""
+    def proved(self, stays: MinionSession, newcomer: MinionSession | NewcomerElsewhere, now: float) -> bool:
+        """Note that both machines are alive; whether that shows that two machines have this key: it happened often
+        enough, or both are at the same place of the order that one minion gives its sessions, as after a copy of its
+        disk."""
+        own = stays.hello["order"]
+        other = newcomer.order if isinstance(newcomer, NewcomerElsewhere) else newcomer.hello["order"]
+        is_copy = own[0] > 0 and own == other and stays.address != newcomer.address
+        return self._often(stays.fingerprint, now) or is_copy
+
+    def _often(self, key: Fingerprint, now: float) -> bool:
         seen = self._seen.setdefault(key, _Seen())
         self._seen.move_to_end(key)
         if len(self._seen) > KEYS_MAX:

@@ -139,17 +139,19 @@ class MinionRow:
 
 
 def is_outdated(claimed: MinionRow, known: MinionRow) -> bool:
-    """Whether `claimed` is an older session than the `known` one, which another master has: a master that was stopped
-    for a while must not take a minion back.
+    """Whether `claimed` may not take the place of the `known` session, which another master has: a master that was
+    stopped for a while must not take a minion back by an older session, nor a copy of the machine by any as long as
+    this one is up. A new start of the daemon comes after its owner has ended that, whatever its run: a disk may have
+    been restored (`saltlite.master.processes.contests`).
 
-    The order of the sessions of one master is known to its link process. A run that is lower although the daemon is
-    another one is that of a disk that was restored, unless the later run is up.
+    The order of the sessions of one master is known to its link process.
     """
-    if known.master in ("", claimed.master) or known.incarnation != claimed.incarnation:
+    if known.master in ("", claimed.master):
         return False
     if known.boot_id == claimed.boot_id:
-        return (known.run, known.handshake) >= (claimed.run, claimed.handshake)
-    return known.up and known.run > claimed.run
+        same_disk = known.incarnation == claimed.incarnation
+        return same_disk and (known.run, known.handshake) >= (claimed.run, claimed.handshake)
+    return known.up and known.fingerprint == claimed.fingerprint
 
 
 @dataclass(frozen=True, slots=True)

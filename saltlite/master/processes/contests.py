@@ -1,0 +1,192 @@
+"""Two machines with one key that come to two masters: usually a copied image, sometimes a stolen key.
+
+A newcomer has proved its key to this master while the store says that another start of the minion is up at another one.
+It waits for its verdict, and the MWorker asks the owner by an event (`ask_owners`). The link process of the owner
+probes its session, as it does for a newcomer of its own (`saltlite.master.protocol.sessions.DuplicateKeys`), and its
+membership process answers by an event. If the session is gone or silent, this master ends it in the store, and the
+newcomer is accepted; else it is sent away. A job must not run on both machines (G4).
+
+An owner that does not answer has no say, unless it renews its lease all the same: then the newcomer has to come again.
+
+Whoever restarts or moves a minion waits for none of this: a daemon that stops says so, and one that moves or connects
+again is the same start.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+
+from saltlite.errors import StoreError
+from saltlite.master.processes import link_channel as ipc
+from saltlite.master.processes.context import Master
+from saltlite.master.processes.link_channel import LinkChannel
+from saltlite.master.store.ports import MinionRow
+from saltlite.master.store.sharing import MasterRow, SharedStore
+from saltlite.model.clock import Clock
+from saltlite.model.dataclass import dataclass
+from saltlite.model.events import Event, tag_master
+from saltlite.model.ids import MinionId
+from saltlite.model.keys import Fingerprint, KeyState, fingerprint
+from saltlite.model.minion import SessionEnd
+from saltlite.platform.reactor import Reactor
+from saltlite.wire.framing import IpcMessage
+
+log = logging.getLogger(__name__)
+
+ANSWER_S = 1.5
+"""How long the owner has to answer: the second of its probe, and the way there and back."""
+GATHER_S = 0.02
+"""How long answers wait for others, as they are events of one transaction."""
+CONTESTED, CONTEST_OVER = "contested", "contest_over"
+"""Events of masters (`tag_master`): the question, and its answer."""
+GONE = "accepted"
+"""The answer that lets the newcomer in: the older session is over. The others are states of WELCOME as well."""
+BUSY = "busy"
+
+
+@dataclass(frozen=True, slots=True)
+class Newcomer:
+    """A session that waits at the master that asks, and the one in the store that it would take the place of."""
+
+    id: MinionId
+    fingerprint: Fingerprint
+    boot: str
+    run: int
+    handshake: int
+    address: str
+    owner: str
+    """The master of the older session."""
+    older_boot: str
+    older_run: int
+    older_handshake: int
+
+    def is_up(self, row: MinionRow | None) -> bool:
+        """Whether the older session is still the one in the store."""
+        return (
+            row is not None
+            and row.up
+            and (row.master, row.boot_id) == (self.owner, self.older_boot)
+            and (row.run, row.handshake) == (self.older_run, self.older_handshake)
+        )
+
+
+def ask_owners(master: Master, asks: Sequence[IpcMessage]) -> set[int]:
+    """Ask other masters about the older sessions of these minions, whose keys are accepted; the numbers of the sessions
+    that wait for the answer. Raises StoreError."""
+    if master.shared is None or not asks:
+        return set()
+    me = master.name_among_others
+    rows = {row.id: row for row in master.store.minions([MinionId(ask["hello"]["id"]) for ask in asks])}
+    waiting, newcomers = set(), []
+    for ask in asks:
+        hello, key = ask["hello"], fingerprint(ask["public"])
+        row = rows.get(MinionId(hello["id"]))
+        if row is None or not row.up or row.master in ("", me) or row.boot_id == hello["boot"]:
+            continue
+        if row.fingerprint == key:
+            waiting.add(ask["session"])
+            older = (row.master, row.boot_id, row.run, row.handshake)
+            newcomers.append([row.id, key, hello["boot"], *hello["order"], ask["address"], *older])
+    if newcomers:
+        with master.shared.write() as store:
+            store.put_event(tag_master(me, CONTESTED), {"by": me, "newcomers": newcomers}, master.clock.wall())
+    return waiting
+
+
+class _Question:
+    """A question of this master: who still waits, and how often each master had renewed its lease when it was asked."""
+
+    def __init__(self, newcomers: Sequence[Newcomer], masters: Sequence[MasterRow]) -> None:
+        self.open = {one.id: one for one in newcomers}
+        self._renewals = {row.name: (row.start, row.renewals) for row in masters}
+
+    def must_wait(self, owner: MasterRow | None) -> bool:
+        """Whether that master acts, though it has not answered."""
+        if owner is None or not owner.has_lease:
+            return False
+        start, renewals = self._renewals.get(owner.name, (owner.start, owner.renewals))
+        return owner.start == start and owner.renewals > renewals
+
+
+class Contests:
+    """What the membership process does about them."""
+
+    def __init__(self, reactor: Reactor, store: SharedStore, clock: Clock, link: LinkChannel, me: str) -> None:
+        self._reactor = reactor
+        self._store = store
+        self._clock = clock
+        self._link = link
+        self._me = me
+        self._questions: dict[int, _Question] = {}
+        """By the number of the event."""
+        self._answers: dict[int, list[tuple[MinionId, str]]] = {}
+        """What is to be told, by the number of the question."""
+
+    def heed(self, event: Event) -> None:
+        """An event of some master. Raises StoreError."""
+        by = str(event.data.get("by", ""))
+        if event.tag == tag_master(by, CONTESTED):
+            newcomers = [Newcomer(*row) for row in event.data["newcomers"] if len(row) == len(fields(Newcomer))]
+            if by == self._me:
+                self._questions[event.seq] = _Question(newcomers, self._store.masters())
+                self._reactor.call_later(ANSWER_S, lambda: self._late(event.seq))
+            else:
+                for one in newcomers:
+                    if one.owner == self._me:
+                        self._probe(event.seq, one)
+        elif event.tag == tag_master(by, CONTEST_OVER) and event.data["asked"] in self._questions:
+            self._end(self._questions[event.data["asked"]], dict(event.data["states"]))
+
+    # -- the owner
+
+    def _probe(self, asked: int, newcomer: Newcomer) -> None:
+        def done(reply: IpcMessage | None) -> None:
+            if reply is None:
+                return
+            if not self._answers:
+                self._reactor.call_later(GATHER_S, self._answer)
+            self._answers.setdefault(asked, []).append((newcomer.id, reply["state"]))
+
+        self._link.ask(lambda number: ipc.contest(number, newcomer), done)
+
+    def _answer(self) -> None:
+        answers, self._answers = self._answers, {}
+        try:
+            with self._store.write() as store:
+                for asked, states in answers.items():
+                    data = {"by": self._me, "asked": asked, "states": [list(one) for one in states]}
+                    store.put_event(tag_master(self._me, CONTEST_OVER), data, self._clock.wall())
+        except StoreError as error:
+            log.error("another master is not told whether sessions are alive: %s", error)  # noqa: TRY400 - a sentence
+
+    # -- the master of the newcomer
+
+    def _late(self, asked: int) -> None:
+        """The owners of those that still wait have not answered."""
+        question = self._questions.pop(asked, None)
+        if question is None or not question.open:
+            return
+        try:
+            masters = {row.name: row for row in self._store.masters()}
+            waits = {one.id: question.must_wait(masters.get(one.owner)) for one in question.open.values()}
+            self._end(question, {minion: BUSY if must else GONE for minion, must in waits.items()})
+        except StoreError as error:
+            log.error("minions whose keys are in use elsewhere have to come again: %s", error)  # noqa: TRY400 - a sentence
+            self._end(question, dict.fromkeys(question.open, BUSY))
+
+    def _end(self, question: _Question, states: Mapping[MinionId, str]) -> None:
+        """These newcomers get their verdicts. Raises StoreError, if any is accepted."""
+        over = [(question.open[minion], state) for minion, state in states.items() if minion in question.open]
+        gone = [one for one, state in over if state == GONE]
+        if gone:
+            with self._store.write() as store:
+                rows = {row.id: row for row in store.minions([one.id for one in gone])}
+                for one in gone:
+                    # If it is another session by now, the newcomer is refused when this master claims it.
+                    if one.is_up(rows.get(one.id)):
+                        store.release(one.owner, {one.id: SessionEnd.REPLACED}, self._clock.wall())
+        for one, state in over:
+            del question.open[one.id]
+            self._link.contest_over(one, KeyState.ACCEPTED if state == GONE else state)
