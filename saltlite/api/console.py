@@ -9,6 +9,7 @@ page allows no inline code.
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 from functools import cache
 from importlib.resources import files
@@ -38,8 +39,10 @@ class Asset:
     """A file of the console."""
 
     content: bytes
+    packed: bytes
+    """The same with gzip."""
     type: str
-    etag: str
+    digest: str
 
 
 @cache
@@ -57,7 +60,8 @@ def _collect(folder: Traversable, prefix: str, found: dict[str, Asset]) -> None:
             _collect(item, f"{prefix}{item.name}/", found)
         elif kind is not None:
             content = item.read_bytes()
-            found[prefix + item.name] = Asset(content, kind, f'"{hashlib.sha256(content).hexdigest()[:32]}"')
+            digest = hashlib.sha256(content).hexdigest()[:32]
+            found[prefix + item.name] = Asset(content, gzip.compress(content, mtime=0), kind, digest)
 
 
 class ConsoleFiles(Endpoint):
@@ -81,13 +85,17 @@ def send(endpoint: Endpoint, path: str) -> None:
     endpoint.set_header("Referrer-Policy", "no-referrer")
     # The browser asks each time, so that a page of another version never runs.
     endpoint.set_header("Cache-Control", "no-cache")
-    endpoint.set_header("ETag", asset.etag)
+    is_packed = "gzip" in endpoint.request.headers.get("Accept-Encoding", "")
+    endpoint.add_header("Vary", "Accept-Encoding")
+    endpoint.set_header("ETag", f'"{asset.digest}{"-gzip" if is_packed else ""}"')
     if endpoint.check_etag_header():
         endpoint.set_status(304)
         endpoint.finish()
         return
     endpoint.set_header("Content-Type", asset.type)
-    endpoint.finish(asset.content)
+    if is_packed:
+        endpoint.set_header("Content-Encoding", "gzip")
+    endpoint.finish(asset.packed if is_packed else asset.content)
 
 
 class DocsEndpoint(Endpoint):

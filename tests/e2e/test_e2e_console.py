@@ -100,6 +100,18 @@ def test_a_load_that_was_interrupted_leaves_a_sentence_and_no_blank_page(served:
         assert not one.all(".loading")
 
 
+def test_a_page_whose_file_does_not_come_says_so_and_the_others_work(served: tuple[Fleet, str]) -> None:
+    with browser(served[1]) as one:
+        one.driver.execute_cdp_cmd("Network.enable", {})
+        one.driver.execute_cdp_cmd("Network.setBlockedURLs", {"urls": ["*/jobs.js"]})
+        one.open("jobs")
+        one.log_in("admin")
+        one.one("main h1", "Jobs")
+        one.one("main [role=alert]", "could not be loaded")
+        one.click("header nav a", "Machines")
+        one.one("main td", "a")
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_no_page_has_a_barrier_that_axe_finds(window: Browser, served: tuple[Fleet, str], scheme: str) -> None:
     if not AXE.exists():
@@ -444,7 +456,7 @@ def test_a_key_is_accepted_by_its_fingerprint(window: Browser, served: tuple[Fle
     window.click("button[aria-label='accept late']")
     row = next(key for key in served[0].key_rows() if key["id"] == "late")
     assert window.one("dialog pre").text == row["fingerprint"]
-    window.click("dialog button", "accept")
+    window.click("dialog button", "Accept")
     window.one("[role=status]", "late: done (accept)")
     window.open("machines")
     window.one("[role=status]", "3 machines")
@@ -693,5 +705,10 @@ def test_files_are_sent_once_and_allow_no_inline_code(served: tuple[Fleet, str])
     assert "unsafe" not in policy
     assert "default-src 'none'; script-src 'self';" in policy
     assert api.get("/console/console.js", If_None_Match=first.headers["ETag"]).status == 304
+    packed = api.get("/console/console.js", Accept_Encoding="gzip")
+    assert packed.headers["Content-Encoding"] == "gzip"
+    assert packed.body == first.body
+    assert int(packed.headers["Content-Length"]) < len(first.body) / 2
+    assert packed.headers["ETag"] != first.headers["ETag"]
     for path in ("../app.py", "%2e%2e/app.py", "vendor", "vendor/preact-LICENSE", "console.py"):
         assert api.get(f"/console/{urllib.parse.quote(path, safe='/%.')}").status == 404

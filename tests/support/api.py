@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import ssl
@@ -80,7 +81,9 @@ class Api:
         request = urllib.request.Request(self.url + path, body, names, method=method)
         try:
             with urllib.request.urlopen(request, context=self._context(), timeout=WAIT_S) as answer:
-                return Said(answer.status, answer.read().decode(), answer.headers)
+                body = answer.read()
+                is_packed = answer.headers.get("Content-Encoding") == "gzip"
+                return Said(answer.status, (gzip.decompress(body) if is_packed else body).decode(), answer.headers)
         except urllib.error.HTTPError as error:
             with error:
                 return Said(error.code, error.read().decode(), error.headers)

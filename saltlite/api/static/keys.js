@@ -49,9 +49,9 @@ export class Keys extends ListPage {
           ["First seen", (key) => html`<div><${Time} at=${key.first_seen} /> <span class="dim">from ${key.address}</span></div>
             <div class="dim" title=${visible(key.how || "")}>${visible(key.how || "")}</div>`, "first_seen", "w14"],
           ["", (key) => html`<span class="actions">${(ACTIONS[key.state] ?? []).map((action) => html`<button onClick=${() => this.setState({ asked: { action, key } })}
-            aria-label=${`${action} ${key.id}`} class=${action === "accept" ? "primary" : ""}>${action}</button>`)}</span>`, "", "w12"],
+            aria-label=${`${action} ${key.id}`} class=${action === "accept" ? "primary" : ""}>${capital(action)}</button>`)}</span>`, "", "w12"],
         ] })}
-      ${asked && html`<${Dialog} title=${`${asked.action[0].toUpperCase()}${asked.action.slice(1)} the key of ${asked.key.id}?`} yes=${asked.action}
+      ${asked && html`<${Dialog} title=${`${capital(asked.action)} the key of ${asked.key.id}?`} yes=${capital(asked.action)}
         danger=${asked.action !== "accept"} onYes=${() => this.change(asked)} onLeave=${() => this.setState({ asked: null })}>
         <p>Its fingerprint is</p><${Copyable} text=${asked.key.fingerprint} label="the fingerprint" /></${Dialog}>`}`;
   }
@@ -111,4 +111,8 @@ export class Tokens extends Page {
         ["", (row) => html`<button class="danger" aria-label=${`revoke the token ${row.id}`} onClick=${() => this.end(row.id)}>revoke</button>`, "", "fit"],
       ]} />`;
   }
+}
+
+function capital(word) {
+  return word[0].toUpperCase() + word.slice(1);
 }
