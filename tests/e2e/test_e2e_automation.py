@@ -166,6 +166,19 @@ def test_a_job_of_the_schedule_that_ran_without_a_master_is_stored_later(fleet: 
     fleet.wait_up("web1", "db1")
 
 
+def test_an_entry_says_that_its_function_is_not_there(fleet: Fleet) -> None:
+    def comment(asked: str, *words: str) -> str:
+        said = fleet.cli("web1", asked, "later", *words, "persist=False", "--out", "json").json()["web1"]
+        assert said["result"] is True
+        return str(said["comment"])
+
+    missing = "This minion has no function 'test.pinh' now; did you mean test.ping?"
+    assert comment("schedule.add", "function=test.pinh", "seconds=3600").endswith(missing)
+    assert comment("schedule.modify", "function=test.ping") == "Modified job: later in schedule."
+    assert comment("schedule.modify", "function=test.pinh").endswith(missing)
+    comment("schedule.delete")
+
+
 def test_a_wrong_entry_has_its_reason(fleet: Fleet) -> None:
     said = fleet.cli("web1", "schedule.add", "x", "function=test.ping", "cron=* * *", "--out", "json").json()["web1"]
     assert said["result"] is False

@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from saltlite.errors import CommandExecutionError
+from saltlite.errors import CommandExecutionError, nearest
 
 if TYPE_CHECKING:
-    from saltlite.loader.hints import __timers__, __utils__
+    from saltlite.loader.hints import __salt__, __timers__, __utils__
 
 __func_alias__ = {"list_": "list", "reload_": "reload"}
 __outputter__ = {"show_next_fire_time": "nested"}
@@ -80,7 +80,8 @@ def add(name: str, **kwargs: Any) -> dict[str, Any]:
     """
     if name in _ask("list")["jobs"]:
         return _result(False, f"Job {name} already exists in schedule.")
-    return _change("added", f"Added job: {name} to schedule.", name, {**kwargs}, _entry(kwargs))
+    entry = _entry(kwargs)
+    return _change("added", f"Added job: {name} to schedule.{_warning(entry)}", name, {**kwargs}, entry)
 
 
 def modify(name: str, **kwargs: Any) -> dict[str, Any]:
@@ -96,7 +97,8 @@ def modify(name: str, **kwargs: Any) -> dict[str, Any]:
     old = {key: value for key, value in jobs[name].items() if not (times & set(new) and key in times)}
     if {**old, **new} == jobs[name]:
         return _result(True, f"Job {name} in correct state")
-    answer = _change("modified", f"Modified job: {name} in schedule.", name, kwargs, {**old, **new})
+    comment = f"Modified job: {name} in schedule.{_warning(new)}"
+    answer = _change("modified", comment, name, kwargs, {**old, **new})
     if answer["result"]:
         answer["changes"] = {name: {"old": jobs[name], "new": {**old, **new}}}
     return answer
@@ -232,6 +234,15 @@ def _entry(kwargs: dict[str, Any]) -> dict[str, Any]:
         if given in kwargs:
             fields[name] = kwargs[given]
     return fields
+
+
+def _warning(entry: dict[str, Any]) -> str:
+    """That the entry's function is not here. It may come later, with a package or a module, so the entry is taken."""
+    function = entry.get("function")
+    if not isinstance(function, str) or function in __salt__:
+        return ""
+    near = nearest(function, list(__salt__))
+    return f" This minion has no function {function!r} now{f'; did you mean {near}?' if near else '.'}"
 
 
 def _change(what: str, comment: str, name: str, kwargs: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:
