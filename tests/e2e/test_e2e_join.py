@@ -150,6 +150,7 @@ def test_a_second_key_with_the_same_id_is_a_conflict_and_the_first_goes_on(fleet
     fleet.start_minion("other", id="a", fleet=fleet.fleet_id())
     fleet.wait_key("a", "accepted", "conflict")
     fleet.wait_log("other", "another key has this minion's id")
+    assert "1 in conflict with an accepted one: saltlite key list conflict" in fleet.cli("status").out
     listed = fleet.cli("key", "list", "conflict")
     assert "`saltlite key revoke a` and then `saltlite key accept a --fingerprint" in listed.err
     assert fleet.cli("a", "test.ping", "--out", "json").json() == {"a": True}

@@ -43,6 +43,7 @@ def _text(answer: Mapping[str, Any], console: Console) -> str:
         ("master", f"{master['name']}, saltlite {master['version']}, up {up}"),
         ("store", _store(store)),
         ("minions", ", ".join(f"{counts[name]} {name}" for name in ("up", "away", "never", "pending"))),
+        *([("keys", _conflicts(answer["conflicts"]))] if answer["conflicts"] else []),
         ("resources", _resources(answer["resources"])),
         *(("", text) for text in _types(answer["resources"]["types"])),
         ("targets", _targets(answer["queues"])),
@@ -73,6 +74,10 @@ def masters_text(answer: Mapping[str, Any], console: Console) -> str:
     due = (row.get("certificate_problem", "") for row in answer["masters"])
     below = "".join(f"{line}\n" for line in (*filter(None, due), *answer["differences"]))
     return columns(rows, cut=(0, 5), width=width_for(console)) + below
+
+
+def _conflicts(count: int) -> str:
+    return f"{count} in conflict with an accepted one: saltlite key list conflict"
 
 
 def _store(store: Mapping[str, Any]) -> str:
