@@ -13,7 +13,7 @@ from saltlite.auth.logins import external
 from saltlite.errors import LoginError, NoTargetError, RefusedError, UsageError
 from saltlite.master.handlers.events import TOKENS_MAX, EventStream
 from saltlite.master.handlers.operator_verbs import handle_request
-from saltlite.master.processes.context import Answer, Watch
+from saltlite.master.processes.context import Answer, Master, Watch
 from saltlite.master.processes.local_clients import LocalClients
 from tests.support.keys import NOW
 from tests.support.master import ROOT, Office
@@ -330,6 +330,20 @@ def test_a_token_ends_with_logout_revocation_and_time(place: Place) -> None:
     for token in tokens:
         with pytest.raises(LoginError):
             place.by(HANS, "whoami", token=token)
+
+
+def test_the_audit_log_says_what_a_revocation_ended(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    noted: list[tuple[str, Mapping[str, Any]]] = []
+    monkeypatch.setattr(Master, "record", lambda _master, _who, did, details: noted.append((did, details)))
+    place.log_in("fred")
+    (row,) = place.by(ROOT, "auth_token_list").fields["tokens"]
+    noted.clear()
+    place.by(ROOT, "auth_token_revoke", ids=["none", row["id"]])
+    place.by(ROOT, "token_revoke", token_id="none")
+    assert noted == [
+        ("auth_token_revoke", {"ids": ["none", row["id"]], "revoked": [row["id"]]}),
+        ("token_revoke", {"token_id": "none", "revoked": False}),
+    ]
 
 
 def test_a_user_sees_and_ends_his_own_logins_only(place: Place) -> None:

@@ -222,6 +222,11 @@ AUDITED: Mapping[str, tuple[str, ...]] = {
     "wheel_event": ("jid", "fun"),
 }
 """Verb -> the fields that the audit log has of a request that was carried out. `publish` and `login` write more."""
+AUDITED_ANSWERS: Mapping[str, tuple[str, ...]] = {
+    "auth_token_revoke": ("revoked",),
+    "token_revoke": ("revoked",),
+}
+"""Verb -> the fields of its answer that the audit log has, too: they say whether anything was changed."""
 
 
 def handle_request(master: Master, principal: Principal, request: object) -> Answer:
@@ -261,7 +266,8 @@ def dispatch(master: Master, principal: Principal, name: str, request: Request) 
         authorize(principal, Action(name), master.config)
     answer = verb.handle(master, principal, request)
     if name in AUDITED:
-        master.record(principal, name, {key: request[key] for key in AUDITED[name] if key in request})
+        asked = {key: request[key] for key in AUDITED[name] if key in request}
+        master.record(principal, name, asked | {key: answer.fields[key] for key in AUDITED_ANSWERS.get(name, ())})
     return answer
 
 
