@@ -149,6 +149,8 @@ def test_the_catalogue_of_functions_has_those_that_the_caller_may_run_with_their
     assert (len(first["functions"]), first["more"]) == (2, True)
     assert "test.ping" in page(fred, "/functions", prefix="test.pi", tgt="a")["functions"]
     assert page(fred, "/functions", prefix="cmd.ru", tgt="a")["functions"] == {}
+    for wrong in ({"tgt": "*", "tgt_type": "colour"}, {"tgt": "a and", "tgt_type": "compound"}):
+        assert asked(admin, "/functions", prefix="nothing-begins-so", **wrong).status == 400
 
 
 def test_a_risk_is_asked_about_before_anything_is_published(admin: Api) -> None:

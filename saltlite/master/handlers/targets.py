@@ -106,7 +106,8 @@ def target_of(request: Mapping[str, Any]) -> Target:
     try:
         kind = TargetKind(request["tgt_type"])
     except ValueError:
-        raise UsageError(f"there is no target type {request['tgt_type'][:40]!r}") from None
+        known = ", ".join(TargetKind)
+        raise UsageError(f"there is no target type {request['tgt_type'][:40]!r}: use one of {known}") from None
     return Target(request["tgt"], kind)
 
 
