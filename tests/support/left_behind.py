@@ -296,8 +296,21 @@ def module_list() -> None:
 
 
 @case
+def module_list_and_an_import() -> None:
+    import colorsys  # noqa: F401 - what is imported during the job
+
+    _programs.a_list.append(2)  # type: ignore[attr-defined]
+
+
+@case
 def module_table_value() -> None:
     _programs.a_table["a"] = 2  # type: ignore[attr-defined]
+
+
+@case
+def module_table_key() -> None:
+    table = _programs.a_table  # type: ignore[attr-defined]
+    table["b"] = table.pop("a")
 
 
 @case
