@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import itertools
 
-from saltlite.master.protocol.sessions import DELIVERIES_MAX, RESEND_MAX_S, RESEND_MIN_S, Delivery, Outbox
+from saltlite.master.protocol.sessions import (
+    DELIVERIES_MAX,
+    DELIVERIES_PER_S,
+    RESEND_MAX_S,
+    RESEND_MIN_S,
+    Delivery,
+    Outbox,
+)
 from saltlite.wire.limits import SEND_WINDOW
 
 
@@ -12,8 +19,8 @@ def delivery(jid: str, size: int = 10, until: float = 1e9) -> Delivery:
     return Delivery(jid, b"b" * size, b"s" * 64, [b"p" * 32], until)
 
 
-def jids(outbox: Outbox, now: float) -> list[str]:
-    return [delivery.jid for delivery in outbox.due(now)]
+def jids(outbox: Outbox, now: float, under_way: int = 1) -> list[str]:
+    return [delivery.jid for delivery in outbox.due(now, under_way)]
 
 
 def test_a_parcel_says_how_long_it_may_still_take() -> None:
@@ -98,6 +105,14 @@ def test_a_blocked_parcel_is_tried_again_soon_and_does_not_count_as_sent() -> No
     assert jids(outbox, 0.04) == []
     assert jids(outbox, 0.05) == ["1"]
     assert jids(outbox, 0.05 + RESEND_MIN_S) == ["1"]
+
+
+def test_a_parcel_is_sent_again_later_while_thousands_of_others_are_under_way() -> None:
+    outbox = Outbox()
+    outbox.put(delivery("1"))
+    assert jids(outbox, 0.0, under_way=10_000) == ["1"]
+    assert jids(outbox, 10_000 / DELIVERIES_PER_S - 0.01) == []
+    assert jids(outbox, 10_000 / DELIVERIES_PER_S) == ["1"]
 
 
 def test_what_is_behind_a_blocked_parcel_waits_with_it() -> None:

@@ -231,7 +231,7 @@ class SessionManager:
             self._grant(self._assembly.expire(now))
         for number, peer in list(self._sending.items()):
             if peer.outbox or peer.held:
-                self._effects += peer.due(now)
+                self._effects += peer.due(now, len(self._sending))
             else:
                 del self._sending[number]
 
@@ -336,7 +336,7 @@ class SessionManager:
                 peer.has_missed = False
                 self._effects.append(Pull(peer.id, fresh=False))
         self._sending[peer.session.id] = peer
-        self._effects += peer.due(now)
+        self._effects += peer.due(now, len(self._sending))
 
     def push(self, minion: str, deliveries: Iterable[Delivery]) -> None:
         """Deliver a new job. A session that the store does not know yet pulls it: else it might run, yet be EXPIRED.

@@ -45,6 +45,10 @@ DELIVERIES_MAX = 64
 """As many as the link takes at once for one peer."""
 RESEND_MIN_S = 2.0
 RESEND_MAX_S = 60.0
+DELIVERIES_PER_S = 1_000
+"""Deliveries that a fleet is given a second to answer. While more are under way, each is sent again later: to send them
+twice would make a slow answer slower.
+"""
 
 
 @dataclass(slots=True)
@@ -135,11 +139,13 @@ class Outbox:
             return True
         return False
 
-    def due(self, now: float) -> Iterator[Delivery]:
-        """Deliveries to send now; each is due again after 2, 4, 8 … 60 s unless it is acknowledged."""
+    def due(self, now: float, under_way: int) -> Iterator[Delivery]:
+        """Deliveries to send now; each is due again after 2, 4, 8 … 60 s unless it is acknowledged, and later while so
+        many sessions have deliveries under way that they take longer."""
+        first_s = max(RESEND_MIN_S, under_way / DELIVERIES_PER_S)
         for delivery in self._deliveries.values():
             if now >= delivery.resend_at:
-                delivery.resend_at = now + min(RESEND_MAX_S, RESEND_MIN_S * 2 ** min(delivery.tries, 10))
+                delivery.resend_at = now + min(RESEND_MAX_S, first_s * 2 ** min(delivery.tries, 10))
                 delivery.tries += 1
                 yield delivery
             elif delivery.tries == 0:
@@ -218,12 +224,13 @@ class MinionSession:
             self.held.append(message)
         return len(self.held) <= HELD_MAX
 
-    def due(self, now: float) -> list[Send]:
-        """Held messages in order, then the deliveries that are due."""
+    def due(self, now: float, under_way: int) -> list[Send]:
+        """Held messages in order, then the deliveries that are due; `under_way` as for the outbox."""
         held, self.held = self.held, []
         # Sealed in the order of sending: each frame has the next number of its session.
         frames = [self.sealed(message) for message in held]
-        return frames + [self.sealed(delivery.message(now), delivery.jid) for delivery in self.outbox.due(now)]
+        due = self.outbox.due(now, under_way)
+        return frames + [self.sealed(delivery.message(now), delivery.jid) for delivery in due]
 
     def presence(self, end: str = "") -> Presence:
         """The effect that this minion came up, or went away: then `end` says why."""
