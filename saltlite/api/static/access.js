@@ -36,7 +36,7 @@ export class Access extends Page {
         ["Groups", (row) => row.groups.join(", ")],
         ["Since", (row) => html`<${Time} at=${row.start} />`, "", "fit"],
         ["Until", (row) => new Date(row.expire * 1000).toLocaleString(), "", "fit"],
-        ["", (row) => html`<button class="danger" onClick=${() => this.revoke(row.id)} aria-label=${`revoke ${row.id}`}>revoke</button>`, "", "fit"],
+        ["", (row) => html`<button class="danger" onClick=${() => this.revoke(row.id)} aria-label=${`revoke ${row.id}`}>Revoke</button>`, "", "fit"],
       ]} />`}`;
   }
 }

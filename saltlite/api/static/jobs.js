@@ -18,7 +18,7 @@ const jobColumns = [
   ["Target", (job) => html`<code title=${visible(job.tgt)}>${visible(job.tgt)}</code> <span class="dim">${job.tgt_type === "glob" ? "" : job.tgt_type}</span>`],
   ["User", (job) => html`<span title=${job.user}>${job.user}</span>`, "", "w7"],
   ["Published", (job) => html`<${Time} at=${job.created_at} />`, "", "fit w7"],
-  ["Targets", (job) => html`<${Outcomes} of=${job.outcomes} />`, "", "w16"],
+  ["Targets", (job) => html`<${Outcomes} of=${job.outcomes} />`, "", "w14"],
 ];
 
 function Outcomes({ of }) {
@@ -47,7 +47,7 @@ export class Jobs extends ListPage {
     const { fun = "", user = "", minion = "", state = "", within = "", since, before } = this.props.query;
     return html`
       <h1>Jobs</h1>
-      <form class="filters" role="search" onSubmit=${(event) => event.preventDefault()}>
+      <form class="filters many" role="search" onSubmit=${(event) => event.preventDefault()}>
         <${Field} id="search" label="Function" hint="pkg.*" value=${fun} onChange=${(text) => this.narrow({ fun: text })} />
         <${Field} label="Machine or resource" value=${minion} onChange=${(text) => this.narrow({ minion: text })} />
         <${Field} label="User" value=${user} onChange=${(text) => this.narrow({ user: text })} />

@@ -108,7 +108,7 @@ export class Tokens extends Page {
         ["Uses left", (row) => row.uses_left, "", "number"],
         ["Made by", (row) => visible(row.created_by)],
         ["Ends", (row) => new Date(row.expires_at * 1000).toLocaleString()],
-        ["", (row) => html`<button class="danger" aria-label=${`revoke the token ${row.id}`} onClick=${() => this.end(row.id)}>revoke</button>`, "", "fit"],
+        ["", (row) => html`<button class="danger" aria-label=${`revoke the token ${row.id}`} onClick=${() => this.end(row.id)}>Revoke</button>`, "", "fit"],
       ]} />`;
   }
 }

@@ -33,9 +33,9 @@ export class Machines extends ListPage {
         empty: search || state ? "No machine is selected by this." : html`No machine has joined yet: see <a href="#/docs/install">how to install a minion</a>, and the <a href="#/keys">keys</a> that wait.`,
         columns: [
           ["Machine", (row) => html`<a href=${link(`machines/${row.id}`)} title=${row.id}>${row.id}</a>`, "id"],
-          ["State", (row) => html`<${State} of=${row.state === "never" ? "never seen" : row.state} />`, "state", "w7"],
+          ["State", (row) => html`<${State} of=${row.state === "never" ? "never seen" : row.state} />`, "state", "w6"],
           ["Last seen", (row) => row.state === "up" ? "connected" : html`<${Time} at=${row.last_seen} />`, "last_seen", "w7"],
-          ["Why away", (row) => row.reason && html`<span title=${row.reason}>${row.reason}</span>`, "", "why w14"],
+          ["Why away", (row) => row.reason && html`<span title=${row.reason}>${row.reason}</span>`, "", "why w13"],
           ["Version", (row) => visible(row.version), "version", "w5"],
           ["Address", (row) => row.address && html`<span title=${row.address}>${row.address}</span>`, "address", "w8"],
           ["Resources", (row) => row.resources || "", "resources", "number w6"],

@@ -36,7 +36,7 @@ export class Packages extends Page {
         <button class="primary" disabled=${!name || !tgt}>Ask them</button>
       </form>
       ${this.state.note && html`<${Problem} text=${this.state.note} />`}
-      ${!job && html`<p class="empty">Name a package, and see its versions over the fleet.</p>`}
+      ${!job && html`<p class="empty">${name ? "No machine was asked yet." : "Name a package, and see its versions over the fleet."}</p>`}
       ${job && html`
         <p role="status">${open > 0 ? `${counted(open, "machine")} ${open === 1 ? "has" : "have"} not answered yet` : "All answers are here"}${" · "}<a
           href=${link(`jobs/${job.jid}`)}>the job</a></p>
@@ -46,7 +46,7 @@ export class Packages extends Page {
           ["Which", (group) => html`${group.ids.slice(0, NAMES_SHOWN).map((id) => html`<a href=${link(`machines/${id}`)}>${id}</a> `)}
             ${group.count > NAMES_SHOWN && html`<span class="dim">and ${group.count - NAMES_SHOWN} more</span>`}`],
           // The answer names a part of a large group, and a longer list would not fit into an address.
-          ["", (group) => group.ids.length === group.count && html`<a class="button" href=${link("run", { tgt: group.ids.join(","), type: "list" })}>run on these</a>`, "", "fit"],
+          ["", (group) => group.ids.length === group.count && html`<a class="button" href=${link("run", { tgt: group.ids.join(","), type: "list" })}>Run on these</a>`, "", "fit"],
         ]} />`}`;
   }
 }
