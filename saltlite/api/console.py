@@ -21,6 +21,8 @@ from saltlite.api.endpoint import Endpoint
 from saltlite.api.formats import HTML
 from saltlite.model.dataclass import dataclass
 
+START = "index.html"
+"""The page."""
 _TYPES = {
     "css": "text/css; charset=utf-8",
     "html": "text/html; charset=utf-8",
@@ -73,7 +75,7 @@ class ConsoleFiles(Endpoint):
 
     def get(self, path: str = "") -> None:
         """One file, or 304 if the browser has it."""
-        send(self, path or "index.html")
+        send(self, path or START)
 
 
 def send(endpoint: Endpoint, path: str) -> None:
@@ -81,6 +83,8 @@ def send(endpoint: Endpoint, path: str) -> None:
     asset = assets().get(path) if endpoint.context.config.console else None
     if asset is None:
         raise HTTPError(404)
+    if path == START:
+        endpoint.context.documentation.begin()
     endpoint.set_header("Content-Security-Policy", _POLICY)
     endpoint.set_header("Referrer-Policy", "no-referrer")
     # The browser asks each time, so that a page of another version never runs.

@@ -1,13 +1,15 @@
 """The documents and the reference of the version that runs, and the search in both.
 
-The documents are the Markdown files of the package. `saltlite.api.reference` makes the reference at the first request,
-in a process of its own, because it reads every plug-in file, which takes a second.
+The documents are the Markdown files of the package. `saltlite.api.reference` makes the reference in a process of its
+own, because it reads every plug-in file, which takes seconds: once a browser has opened the console, or at the first
+request.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import re
 import sys
@@ -19,6 +21,8 @@ from typing import Any, NamedTuple
 
 from saltlite import __version__
 from saltlite.errors import SaltliteError, UsageError
+
+log = logging.getLogger(__name__)
 
 WORDS_MAX = 200
 """Characters of a search."""
@@ -79,8 +83,20 @@ class Documentation:
 
     def __init__(self) -> None:
         self._making: asyncio.Task[Any] | None = None
+        self._begun: asyncio.Task[None] | None = None
         self._runners: tuple[float, asyncio.Task[Any]] | None = None
         self._passages: list[Passage] = []
+
+    def begin(self) -> None:
+        """Begin to make the reference, so that nobody has to wait for it later."""
+        if self._making is None:
+            self._begun = asyncio.ensure_future(self._begin())
+
+    async def _begin(self) -> None:
+        try:
+            await self._reference()
+        except NoReferenceError as error:
+            log.warning("%s", error)
 
     async def contents(self) -> dict[str, Any]:
         """`version`; `pages` with titles and sections; `reference`: sections, names and summaries of entries."""

@@ -24,7 +24,7 @@ from saltlite.api.clients import (
     read_lowstate,
     read_lowstates,
 )
-from saltlite.api.console import DOCS_PATHS, ConsoleFiles, send
+from saltlite.api.console import DOCS_PATHS, START, ConsoleFiles, send
 from saltlite.api.endpoint import COOKIE, TOKEN_HEADER, Endpoint, SlowDownError
 from saltlite.api.feeds import GZIP_HEAD, Watcher, packed
 from saltlite.api.fleet import FLEET_PATHS
@@ -96,7 +96,7 @@ class Root(Caller):
             await send_app(self)
             return
         if self.kind == HTML and self.context.config.console:
-            send(self, "index.html")
+            send(self, START)
             return
         enabled = self.context.config.netapi_enable_clients
         self.answer({"return": "Welcome", "clients": [name for name in CLIENTS if name in enabled]})

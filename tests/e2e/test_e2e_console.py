@@ -15,12 +15,13 @@ from selenium.webdriver.common.keys import Keys
 from saltlite.api.fleet import VALUE_MAX
 from saltlite.model.minion import ABSENCES
 from tests.bench.bench_fleet import accept_simulated
+from tests.bench.measure import family
 from tests.bench.swarm import minion_name
 from tests.e2e.served import serve
 from tests.support.api import Api
 from tests.support.browser import AXE, Browser, browser
 from tests.support.cloud import DRIVER
-from tests.support.fleet import Fleet
+from tests.support.fleet import Fleet, wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -687,6 +688,21 @@ def test_what_a_user_may_not_see_is_a_sentence(served: tuple[Fleet, str]) -> Non
         one.open("machines")
         one.log_in("fred")
         one.one("[role=alert]", "may not")
+
+
+def test_the_reference_is_made_once_somebody_has_opened_the_console(served: tuple[Fleet, str]) -> None:
+    url = served[0].start_api()
+
+    api = served[0].daemons[f"api-{urllib.parse.urlsplit(url).port}"].process.pid
+
+    def is_made() -> bool:
+        commands = (Path(f"/proc/{pid}/cmdline").read_bytes() for pid in family(api))
+        return any(b"saltlite.api.reference" in command for command in commands)
+
+    assert Api(url).get("/").status == 200
+    assert not is_made()
+    assert Api(url).get("/", Accept="text/html").status == 200
+    wait_until(is_made, "the reference is being made")
 
 
 def test_the_console_can_be_switched_off(served: tuple[Fleet, str]) -> None:

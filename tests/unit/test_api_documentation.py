@@ -159,6 +159,34 @@ def test_a_reference_that_could_not_be_made_is_made_at_the_next_request(monkeypa
     assert "modules" in asyncio.run(twice())
 
 
+def test_a_reference_that_was_begun_is_made_once_and_a_failure_of_it_hinders_no_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answers: list[Any] = [NoReferenceError("no"), [{"name": "x", "title": "X", "entries": []}]]
+
+    async def made() -> Any:
+        await asyncio.sleep(0)
+        if isinstance(found := answers.pop(0), NoReferenceError):
+            raise found
+        return found
+
+    monkeypatch.setattr(documentation, "_made", made)
+
+    async def asked() -> None:
+        docs = Documentation()
+        docs.begin()
+        assert docs._begun is not None
+        await docs._begun
+        docs.begin()
+        docs.begin()
+        assert (await docs.contents())["reference"] == [{"name": "x", "title": "X", "entries": []}]
+        docs.begin()
+        assert (await docs.contents())["reference"]
+
+    asyncio.run(asked())
+    assert answers == []
+
+
 def test_a_comment_in_an_example_is_no_section() -> None:
     titles = [passage.title for passage in documentation._passages_of_pages()]
     assert "The console" in titles
