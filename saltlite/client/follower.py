@@ -403,7 +403,9 @@ class Follower:
         """The stream could not be opened; try again after RESUME_PAUSE_S. Raises UnreachableError to give up."""
         self.lost()
         if self._give_up_at is not None and now >= self._give_up_at:
+            jid = self._progress.published.jid
             raise UnreachableError(
-                f"the master went away while job {self._progress.published.jid} was followed; the job goes on, and "
-                "minions keep their returns until the master is back"
+                f"the master went away while job {jid} was followed; the job goes on, and minions keep their returns "
+                f"until the master is back. See it with `saltlite job watch {jid}`: here then, or now on another "
+                "master that shares its store"
             ) from error

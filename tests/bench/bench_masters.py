@@ -68,6 +68,9 @@ class BenchMinion:
 
     def __init__(self, crowd: Crowd, number: int) -> None:
         self._session = 0
+        self._away_since: float | None = None
+        self.longest_gap_s = 0.0
+        """The longest time without a session, after the first one."""
         me = MinionIdentity(
             id=minion_name(number),
             private=private_key(number),
@@ -99,16 +102,30 @@ class BenchMinion:
     def send(self, data: bytes) -> None:
         """In place of the channel to the job server."""
         message = unpack(data)
-        if message["t"] == "ready":
+        if message["t"] == "phase" and self._session:
+            self._note_gap(is_ready=message["phase"] == Phase.READY)
+        elif message["t"] == "ready":
             self._session = message["session"]
         elif message["t"] == "job":
             entry = SpoolEntry(TargetState.RETURNED, 0, TRUE, int(time.time() * 1000), 0)
             result = ipc.result(message["jid"], entry, inline_max=CHUNK)
             self.network.on_batch([pack({**result, "session": self._session})])
 
+    def _note_gap(self, *, is_ready: bool) -> None:
+        now = time.monotonic()
+        if self._away_since is None and not is_ready:
+            self._away_since = now
+        elif self._away_since is not None and is_ready:
+            self.longest_gap_s = max(self.longest_gap_s, now - self._away_since)
+            self._away_since = None
+
+
+LONGEST_GAP_S = "longest_gap_s"
+
 
 class Crowd:
-    """Minions in one process. It prints how many have a session with each master, again and again."""
+    """Minions in one process. It prints how many have a session with each master, and the longest time that one of
+    them was without any, again and again."""
 
     def __init__(self, fleet: bytes, known: Directory, numbers: range) -> None:
         self.reactor = Reactor()
@@ -132,7 +149,9 @@ class Crowd:
             self.reactor.call_later(1 / STARTS_PER_S, self._start_some)
 
     def _tell(self) -> None:
-        print(json.dumps(Counter(minion.master() for minion in self._minions)), flush=True)
+        gap_s = max(minion.longest_gap_s for minion in self._minions)
+        counts = Counter(minion.master() for minion in self._minions)
+        print(json.dumps({**counts, LONGEST_GAP_S: gap_s}), flush=True)
         self.reactor.call_later(TELL_S, self._tell)
 
 
@@ -170,6 +189,7 @@ class Site:
         self.minions = minions
         self.known = Directory(tuple(MasterEntry(name, fleet.address(name), 100, True) for name in MASTERS))
         self._said: dict[int, Counter[str]] = {}
+        self._gaps_s: dict[int, float] = {}
         self._unread: dict[int, bytes] = {}
         self._crowds: list[subprocess.Popen[bytes]] = []
         self._start_masters(databases)
@@ -218,8 +238,14 @@ class Site:
             *lines, self._unread[number] = (self._unread.get(number, b"") + (crowd.stdout.read() or b"")).split(b"\n")
             if lines:
                 said = json.loads(lines[-1])
+                self._gaps_s[number] = said[LONGEST_GAP_S]
                 self._said[number] = Counter({names[address]: said[address] for address in said if address in names})
         return sum(self._said.values(), Counter())
+
+    def longest_gap_s(self) -> float:
+        """The longest time that a minion was without a session, after its first one."""
+        self.counts()
+        return max(self._gaps_s.values())
 
     def until(self, is_so: Callable[[], bool], what: str, within_s: float = GIVE_UP_S) -> None:
         """Look again and again."""

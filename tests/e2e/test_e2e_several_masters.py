@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import time
@@ -16,10 +17,13 @@ import pytest
 pytest.importorskip("psycopg", reason="psycopg is not installed: saltlite[postgres]")
 
 from saltlite.auth.logins import WRONG_AT_ONCE
+from saltlite.cli.exitcodes import UNREACHABLE
 from saltlite.cli.verbs.auth import entry_of
 from saltlite.client.connection import ANSWER_TIMEOUT_S
 from saltlite.errors import LoginError
 from saltlite.master.store.postgres.seals import UNSEALED
+from tests.support.api import Api
+from tests.support.cloud import Lab
 from tests.support.fleet import ME, Fleet, Said, children_of, wait_until
 from tests.support.postgres import Server, running_server
 
@@ -53,7 +57,7 @@ class Site:
                 database=server.dsn(),
                 several_masters=True,
                 hooks=HOOKS,
-                external_auth={"file": {name: ["test.*", "@jobs"] for name in ("carol", "dave")}},
+                external_auth={"file": {name: ["test.*", "@jobs", "@event"] for name in ("carol", "dave")}},
                 auth_file=str(entries),
             )
         for minion, name in HOMES.items():
@@ -200,6 +204,50 @@ def test_files_are_copied_to_the_minions_of_all_masters(site: Site, tmp_path: Pa
     assert site.server.sql("SELECT count(*) FROM copy_pieces") == "0"
 
 
+def test_a_machine_of_saltlite_cloud_whose_minion_joins_another_master_is_up(
+    site: Site, capfd: pytest.CaptureFixture[str]
+) -> None:
+    lab = Lab(site.fleet, capfd, "one")
+    lab.profile("small", minion={"master": [site.fleet.address("three")]})
+    try:
+        said = lab.run_apart("-p", "small", "cloudy")
+        assert said.code == 0, said
+        held = site.server.sql("SELECT master FROM minions WHERE id = 'cloudy' AND up = 1")
+        assert held == "three"
+        assert returned(site.fleet.cli("cloudy", "test.ping", "--out", "json", master="one")) == {"cloudy": True}
+    finally:
+        assert lab.run_apart("-d", "cloudy", "-y").code == 0
+
+
+CLONES = "SELECT count(*) FROM events WHERE position('clone-suspect'::bytea IN data) > 0"
+
+
+def test_of_a_minion_and_its_copy_at_another_master_one_stays_and_each_job_runs_once(
+    site: Site, tmp_path: Path
+) -> None:
+    fleet = site.fleet
+    kept = fleet.root("bob") / "var/lib/saltlite/minion/masters.json"
+    wait_until(kept.exists, "bob knows the masters")
+    fleet.daemons["bob"].stop()
+    shutil.copytree(fleet.root("bob"), fleet.root("copy"), ignore=shutil.ignore_patterns("*.ipc", "masters.json"))
+    fleet.restart_minion("bob")
+    wait_until(lambda: "bob" in site.sessions(), "bob is up")
+    held = site.sessions()["bob"]
+    other = next(name for name in MASTERS if name != held)
+    copy = fleet.start_minion("copy", id="bob", master=fleet.address(other), fleet=fleet.fleet_id("two"))
+    runs = tmp_path / "runs"
+    count = 0
+    while "another machine uses this minion's key" not in copy.log():
+        said = fleet.cli("bob", "cmd.run", f"echo {count} >> {runs}", master=MASTERS[count % len(MASTERS)])
+        assert said.code == 0, said
+        count += 1
+        assert count < 500
+    copy.stop()
+    assert runs.read_text().split() == [str(number) for number in range(count)]
+    assert site.sessions()["bob"] == held
+    assert site.server.sql(CLONES) == "1"
+
+
 def test_the_minions_of_a_master_that_drains_move_and_are_never_without_a_session(site: Site) -> None:
     fleet = site.fleet
     for name in HOMES:
@@ -246,12 +294,19 @@ def test_a_database_that_is_away_for_ten_seconds_costs_no_session_and_no_result(
 def test_a_killed_master_makes_nothing_silent_and_loses_nothing(site: Site) -> None:
     fleet, killed = site.fleet, site.holder("hooks")
     first, second = (name for name in MASTERS if name != killed)
-    with fleet.start_cli("--out", "json", "-t", "60", "*", "cmd.run", "sleep 4; echo done", master=first) as follower:
-        wait_until(lambda: all(fleet.running_jobs(minion) for minion in ALL), "all run it")
+    words = ("--out", "json", "-t", "60", "*", "cmd.run", "sleep 4; echo done")
+    with fleet.start_cli(*words, master=first) as follower, fleet.start_cli(*words, master=killed) as left:
+        wait_until(lambda: all(len(fleet.running_jobs(minion)) == 2 for minion in ALL), "all run both")
         fleet.daemons[killed].kill_whole()
         out, err = follower.communicate(timeout=90)
+        _out, said = left.communicate(timeout=90)
     assert follower.returncode == 0, err
     assert json.loads(out) == dict.fromkeys(ALL, "done")
+    assert left.returncode == UNREACHABLE, said
+    assert "Traceback" not in said
+    (jid,) = re.findall(r"See it with `saltlite job watch (\d+)`", said)
+    watched = fleet.cli("job", "watch", jid, "--out", "json", master=first)
+    assert returned(watched) == dict.fromkeys(ALL, "done")
     for name in (first, second):
         assert site.ping(name) == ALL
     site.fire(first, 7)
@@ -259,6 +314,31 @@ def test_a_killed_master_makes_nothing_silent_and_loses_nothing(site: Site) -> N
     fleet.restart_master(killed)
     wait_until(lambda: fleet.cli("*", "test.ping", master=killed).code == 0, "it has joined again")
     assert site.ping(killed) == ALL
+
+
+def test_a_stream_of_the_api_goes_on_at_another_master_when_its_own_dies(site: Site) -> None:
+    fleet, killed = site.fleet, site.sessions()["ann"]
+    other = next(name for name in MASTERS if name != killed)
+    with fleet.client(killed) as client:
+        token = client.log_in("file", "carol", "correct horse", keep=True)["token"]
+    there, here = (Api(fleet.start_api(name), token) for name in (killed, other))
+
+    def event(number: int) -> str:
+        assert fleet.cli("runner", "event.send", f"app/{number}", "{}", master=other).code == 0
+        return f"app/{number}"
+
+    with there.events(tag="app/") as stream:
+        sent = [event(1), event(2)]
+        seen = [next(stream) for _ in sent]
+        fleet.daemons[killed].kill_whole()
+    sent += [event(3), event(4)]
+    with here.events(after=seen[-1]["id"], tag="app/") as stream:
+        seen += [next(stream), next(stream)]
+        sent.append(event(5))
+        seen.append(next(stream))
+    assert [one["tag"] for one in seen] == sent
+    fleet.restart_master(killed)
+    wait_until(lambda: fleet.cli("*", "test.ping", master=killed).code == 0, "it has joined again")
 
 
 def test_a_master_that_stood_still_fires_no_hook_that_another_one_has_fired(site: Site) -> None:

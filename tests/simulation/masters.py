@@ -253,6 +253,7 @@ class SimMaster:
         if not self.on:
             return
         process = self.processes[kind] = Process(self.fleet.universe, f"{self.name} {kind}", self._died)
+        process.suspended_s = self.clock.suspended_s
         others = {"link": self._link, "maintenance": self._maintenance, "membership": self._membership}
         begin = others.get(kind, self._mworker)
         process.run(lambda: begin(process))
@@ -276,6 +277,13 @@ class SimMaster:
                 if process.alive:
                     process.end()
             self.fleet.universe.after(seconds, lambda: None if self.on else self.start())
+
+    def suspend(self, seconds: float) -> None:
+        """The machine is suspended, as a virtual machine is paused: it stands still, and its monotonic clock does."""
+        self.clock.suspended_s += seconds
+        for process in self.living():
+            process.stopped_until = self.fleet.universe.now + seconds
+            process.suspended_s += seconds
 
     def plan_crash(self, where: str, later: int, *, power: bool) -> None:
         """Die at the transaction (or the one with returns) after so many others, before or after its commit."""

@@ -27,7 +27,7 @@ from tests.simulation.masters import SimMaster
 from tests.simulation.minions import SimMinion
 from tests.simulation.site import LOOK_S, Site, site, stop
 from tests.simulation.story import play
-from tests.simulation.universe import Universe
+from tests.simulation.universe import SimClock, Universe
 from tests.support.guarantees import Violation, report
 from tests.support.keys import DAY
 
@@ -411,7 +411,12 @@ def _deaf(master: SimMaster) -> None:
     master.processes["membership"].stopped_until = master.fleet.universe.now + 30.0
 
 
-HINDRANCES = [_cut_off, _deaf, *(lambda master, s=s: stop(master, s) for s in (3.0, 10.0, 30.0))]
+HINDRANCES = [
+    _cut_off,
+    _deaf,
+    *(lambda master, s=s: stop(master, s) for s in (3.0, 10.0, 30.0)),
+    *(lambda master, s=s: master.suspend(s) for s in (3.0, 10.0, 30.0)),
+]
 
 
 @pytest.mark.parametrize("hinder", HINDRANCES)
@@ -421,6 +426,27 @@ def test_nothing_of_a_revoked_key_is_acted_on_by_a_master_that_is_cut_off_or_sto
     took, found = _revoked_elsewhere(hinder)
     assert took < FENCE_S + 0.5
     assert found == []
+
+
+def test_a_lease_by_the_clock_that_stands_still_while_the_machine_is_suspended_is_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(SimClock, "boottime", SimClock.monotonic)
+    assert {one.guarantee for one in _revoked_elsewhere(lambda master: master.suspend(10.0))[1]} == {"S5"}
+
+
+def test_a_suspended_master_goes_on_with_its_minions_and_jobs_when_it_is_back() -> None:
+    with site(seed=8) as at:
+        first, second = at.fleet.masters
+        at.settle()
+        clients = [at.publish(master) for master in at.fleet.masters]
+        at.until(lambda: any(event.kind == "entered" for event in at.fleet.history.events))
+        second.suspend(60.0)
+        clients.append(at.publish(first))
+        at.run(60.0)
+        at.until(lambda: all(client.over for client in clients))
+        at.until(at.are_home, within=300.0)
+        assert at.close() == []
 
 
 def test_a_master_that_acts_without_a_lease_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:

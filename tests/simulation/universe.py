@@ -32,7 +32,7 @@ class Died(BaseException):
 
 
 class Universe:
-    """The queue of moments. `now` is the monotonic clock of every machine."""
+    """The queue of moments. `now` is the monotonic clock of every machine that was never suspended."""
 
     def __init__(self, seed: int) -> None:
         self.now = 1_000.0
@@ -95,6 +95,8 @@ class Process:
         self.owner = owner
         self.alive = True
         self.stopped_until = 0.0
+        self.suspended_s = 0.0
+        """For how long its machine was suspended: its monotonic clock stood still, and its timers with it."""
         self.ends: list[End] = []
         self.on_death: list[Callback] = []
         self._died = died
@@ -157,19 +159,29 @@ class SimReactor:
         self._universe = process.universe
 
     def now(self) -> float:
-        return self._universe.now
+        return self._universe.now - self.process.suspended_s
 
     def call_soon(self, callback: Callback) -> None:
         self._universe.at(self._universe.now, callback, self.process)
 
     def call_later(self, seconds: float, callback: Callback) -> SimTimer:
-        return self.call_at(self._universe.now + seconds, callback)
+        return self.call_at(self.now() + seconds, callback)
 
     def call_at(self, when: float, callback: Callback) -> SimTimer:
         timer = SimTimer(callback)
         if when != float("inf"):
-            self._universe.at(when, timer.fire, self.process)
+            self._wait(when, timer)
         return timer
+
+    def _wait(self, when: float, timer: SimTimer) -> None:
+        def due() -> None:
+            if self.now() < when - 1e-6:
+                # The machine was suspended meanwhile.
+                self._wait(when, timer)
+            else:
+                timer.fire()
+
+        self._universe.at(when + self.process.suspended_s, due, self.process)
 
     def add_reader(self, fd: int, callback: Callback) -> None:
         self.readers[fd] = callback
@@ -313,12 +325,14 @@ class SimClock:
         self._universe = universe
         self._random = Random(universe.random.getrandbits(64))
         self._offset = wall - universe.now
+        self.suspended_s = 0.0
+        """For how long the machine was suspended: its monotonic clock stood still, and the others did not."""
 
     def wall(self) -> float:
         return self._universe.now + self._offset
 
     def monotonic(self) -> float:
-        return self._universe.now
+        return self._universe.now - self.suspended_s
 
     def boottime(self) -> float:
         return self._universe.now

@@ -169,11 +169,12 @@ def run_cloud(capture: pytest.CaptureFixture[str], *words: str) -> Said:
 class Lab:
     """The files, and the command `saltlite-cloud` on them."""
 
-    def __init__(self, fleet: Fleet, capture: pytest.CaptureFixture[str]) -> None:
+    def __init__(self, fleet: Fleet, capture: pytest.CaptureFixture[str], master: str = "master") -> None:
         self.fleet = fleet
         self._capture = capture
+        self._master = master
         self._started: list[subprocess.Popen[str]] = []
-        self.folder = fleet.folder / "master"
+        self.folder = fleet.folder / master
         self.machines = fleet.folder / "machines"
         self.machines.mkdir(exist_ok=True)
         Fleet.write_module_index(self.machines / "index")
@@ -211,7 +212,7 @@ class Lab:
 
     def run_apart(self, *words: str) -> Said:
         """The same, in a process of its own."""
-        return self.fleet.cli("cloud", "--out", "json", *words)
+        return self.fleet.cli("cloud", "--out", "json", *words, master=self._master)
 
     def start(self, *words: str) -> subprocess.Popen[str]:
         """The same, running."""
