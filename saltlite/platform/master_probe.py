@@ -36,6 +36,10 @@ class MasterProof:
     former: Fingerprint | None = None
 
 
+BUSY = "busy"
+"""The reason of a master that is there and takes no new sessions: it drains, or has too many at once."""
+
+
 def probe_master(address: str, timeout_s: float, pinned: Fingerprint | None = None) -> MasterProof:
     """Connect to `host:port` and let the master prove itself; with `pinned`, as that fleet or a successor.
 
@@ -92,7 +96,7 @@ class _Probe:
         elif isinstance(frame, frames.ReplyFrame) and self._handshake is not None:
             self._read(self._handshake.read(frame.message), self._handshake.remote_static)
         elif isinstance(frame, frames.BusyFrame):
-            raise RemoteProtocolError("busy", f"the master asks to come again in {frame.retry_ms / 1000:g} s")
+            raise RemoteProtocolError(BUSY, f"the master asks to come again in {frame.retry_ms / 1000:g} s")
         else:
             raise RemoteProtocolError("unexpected-frame", type(frame).__name__)
 

@@ -261,6 +261,7 @@ def test_the_minions_of_a_master_that_drains_move_and_are_never_without_a_sessio
     assert [site.ping(name) for name in MASTERS] == [ALL] * len(MASTERS)
     assert "connection: ready (moved to" in fleet.daemons["bob"].log()
     assert fleet.daemons["bob"].log().count("backoff") == before, "it had a session all the time"
+    assert "takes no new sessions: because it drains" in fleet.cli("doctor", "master", master=drained).out
     assert fleet.cli("master", "drain", drained, "--undo", master="one").code == 0
 
 

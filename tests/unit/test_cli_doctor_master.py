@@ -302,7 +302,25 @@ def test_masters_that_are_well_are_counted() -> None:
     seen = with_masters({**M1, "name": "m2", "state": "draining"})
     assert bad(seen) == []
     said = [finding.sentence for finding in check_master(seen) if finding.check == "masters"]
-    assert said == ["2 masters share the store, and are configured alike"]
+    drains = "the master m2 drains: it gets no minions until `saltlite master drain m2 --undo`"
+    assert said == [drains, "2 masters share the store, and are configured alike"]
+
+
+@pytest.mark.parametrize(
+    ("state", "expected", "said"),
+    [
+        ("draining", Severity.OK, "takes no new sessions: because it drains"),
+        ("up", Severity.WARNING, "takes no new sessions: busy: come again"),
+    ],
+)
+def test_a_master_that_takes_no_sessions_now_is_there(state: str, expected: Severity, said: str) -> None:
+    own = {**M1, "name": "here", "state": state}
+    seen = replace(with_masters(own), proof=None, probe_problem="busy: come again")
+    assert seen.config is not None
+    seen = replace(seen, config=replace(seen.config, master_name="here"))
+    (found,) = [finding for finding in check_master(seen) if finding.check == "port"]
+    assert found.severity == expected
+    assert said in found.sentence
 
 
 @pytest.mark.parametrize(

@@ -200,3 +200,10 @@ def test_a_fix_stays_on_one_line_and_foreign_text_moves_no_cursor() -> None:
     assert lines[-1] == f"           fix: {finding.fix}"
     assert "\x1b" not in text_of([finding])
     assert rows_of([finding])[0]["fix"] == finding.fix
+
+
+def test_a_master_that_is_busy_or_drains_is_no_stranger() -> None:
+    seen = replace(WELL, masters=(replace(MASTER, proof=None, proof_problem="busy: come again in 1 s"),))
+    (finding,) = bad(seen)
+    assert finding.severity == Severity.WARNING
+    assert "as a master that drains" in finding.sentence

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from saltlite.master.processes import link_channel as ipc
-from saltlite.master.processes.link import REPORT_BYTES, STORE_RETRY_S, LinkProcess
+from saltlite.master.processes.link import DECIDE_S, REPORT_BYTES, STORE_RETRY_S, LinkProcess
 from saltlite.master.protocol.effects import Decide, Effect, MinionReport
 from saltlite.master.protocol.session_manager import TICK_S
 from saltlite.master.protocol.sessions import Sessions
@@ -24,9 +24,10 @@ class Reactor:
     def __init__(self) -> None:
         self.soon: list[Callable[[], None]] = []
         self.later: list[tuple[float, Callable[[], None]]] = []
+        self.time = 0.0
 
     def now(self) -> float:
-        return 0.0
+        return self.time
 
     def call_soon(self, work: Callable[[], None]) -> None:
         self.soon.append(work)
@@ -100,8 +101,8 @@ class Link:
         self.process.add_mworker(self._channel, lambda: None)
         self.says({"t": "hello", "role": ipc.MWORKER, "watch": True})
 
-    def _channel(self, on_batch: Callable[[list[bytes]], None], _on_close: Callable[[str], None]) -> Any:
-        self.on_batch = on_batch
+    def _channel(self, on_batch: Callable[[list[bytes]], None], on_close: Callable[[str], None]) -> Any:
+        self.on_batch, self.close = on_batch, on_close
         channel = Nothing()
         vars(channel)["send"] = self.sent.append
         return channel
@@ -262,6 +263,52 @@ def test_keys_are_decided_about_in_turn_by_those_that_are_least_busy_but_not_by_
     link.report(functions(1))
     link.report(functions(2))
     assert decided_by() == [0, 0, 4]
+
+
+def _with_two_deciders() -> tuple[Link, list[list[bytes]]]:
+    """A link process with three MWorkers, of which the last two decide about keys, and what these were sent."""
+    link = Link()
+    sent: list[list[bytes]] = []
+    for _ in range(2):
+        link.sent = []
+        sent.append(link.sent)
+        link.process.add_mworker(link._channel, lambda: None)
+        link.says({"t": "hello", "role": ipc.MWORKER, "watch": False})
+    return link, sent
+
+
+def _decides(link: Link, sent: list[list[bytes]], sessions: range) -> list[list[int]]:
+    """The sessions that each of them has to decide about."""
+    for of_one in sent:
+        of_one.clear()
+    for session in sessions:
+        link.manager.wants.append(Decide(session, b"p", "10.0.0.1", {}))
+        link.process.on_hangup(0)
+        link.carry_out()
+    asked = [[unpack(raw) for raw in of_one] for of_one in sent]
+    return [[message["session"] for message in of_one if message["t"] == "decide"] for of_one in asked]
+
+
+def test_an_mworker_that_owes_a_verdict_decides_about_no_more_keys() -> None:
+    link, sent = _with_two_deciders()
+    first, last = _decides(link, sent, range(1, 3))
+    assert len(first) == len(last) == 1
+    # The last one, whose messages these are, has answered; the other one stands still.
+    link.says({"t": "decided", "session": last[0], "state": "accepted", "id": "web1", "gone": []})
+    link.reactor.time += DECIDE_S
+    first, last = _decides(link, sent, range(3, 7))
+    assert (first, last) == ([], [3, 4, 5, 6])
+
+
+def test_keys_that_an_mworker_has_not_decided_about_go_to_another_when_it_is_gone() -> None:
+    link, sent = _with_two_deciders()
+    _first, last = _decides(link, sent, range(1, 3))
+    for of_one in sent:
+        of_one.clear()
+    link.close("it has ended")
+    link.carry_out()
+    again = [unpack(raw) for raw in sent[0]]
+    assert [message["session"] for message in again if message["t"] == "decide"] == last
 
 
 def test_heartbeats_wait_for_each_other_only_after_a_second_without_anything_else() -> None:

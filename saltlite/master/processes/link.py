@@ -25,7 +25,7 @@ from saltlite.master.protocol.effects import (
     Send,
     Suspect,
 )
-from saltlite.master.protocol.session_manager import BLOCKED_RETRY_S, TICK_S, SessionManager
+from saltlite.master.protocol.session_manager import BLOCKED_RETRY_S, DECISION_S, TICK_S, SessionManager
 from saltlite.master.protocol.sessions import PROBE_S, NewcomerElsewhere
 from saltlite.model.dataclass import dataclass
 from saltlite.model.ids import JID_DIGITS
@@ -51,6 +51,9 @@ LINGER_S_PER_MINION = 20e-6
 again: with 200 ms it was one in five."""
 REPORT_BYTES = 4 * KIB
 """Bytes of a report beside its body: a state with the longest reason takes half of it."""
+DECIDE_S = 2.0
+"""An MWorker that has owed a verdict about a key for so long gets no more of them until it has said it: more than a
+contest of two masters takes (`saltlite.master.processes.contests`)."""
 STORE_RETRY_S = 1.0
 """After this time, reports that could not be stored are tried again."""
 PUBLISHERS_MAX = 10_000
@@ -79,6 +82,8 @@ class MWorkerChannel:
     batches: dict[int, ReportBatch] = field(default_factory=dict)
     requests: dict[tuple[int, int], MinionRequest] = field(default_factory=dict)
     """By session and number."""
+    undecided: dict[int, tuple[Decide, float]] = field(default_factory=dict)
+    """The keys that it has to decide about, by session, oldest first, and when it was asked, in monotonic seconds."""
     watches: bool = False
     """Whether it hears of all commits, not only of those of jobs that it published."""
 
@@ -256,6 +261,7 @@ class LinkProcess:
         decider = self._decider()
         for item in items:
             if isinstance(item, Decide):
+                decider.undecided[item.session] = item, self._reactor.now()
                 decider.channel.send(pack(ipc.decide(item)))
             elif isinstance(item, Suspect):
                 self._least_busy().channel.send(pack(ipc.suspect(item)))
@@ -320,11 +326,23 @@ class LinkProcess:
 
     def _decider(self) -> MWorkerChannel:
         """Who decides about the keys of this turn, which it does together: the least busy one, of equals each in
-        turn, but not the first, who stores sessions and answers their first pulls."""
+        turn, but not the first, who stores sessions and answers their first pulls, nor one that stands still, if there
+        is another."""
         self._turns += 1
         others = self._mworkers[1:] or self._mworkers
         first = self._turns % len(others)
-        return min(others[first:] + others[:first], key=lambda mworker: len(mworker.batches))
+        in_turn = others[first:] + others[:first]
+        return min(in_turn, key=lambda mworker: (self._stands_still(mworker), len(mworker.batches)))
+
+    def _stands_still(self, mworker: MWorkerChannel) -> bool:
+        """Whether it owes a verdict for too long. What it has owed for DECISION_S has been given up."""
+        now = self._reactor.now()
+        while mworker.undecided:
+            oldest, (_decide, asked_at) = next(iter(mworker.undecided.items()))
+            if now - asked_at < DECISION_S:
+                return now - asked_at >= DECIDE_S
+            del mworker.undecided[oldest]
+        return False
 
     def _least_busy(self) -> MWorkerChannel:
         return min(self._mworkers, key=lambda mworker: len(mworker.batches))
@@ -337,7 +355,7 @@ class LinkProcess:
             return
         again = [report for batch in mworker.batches.values() for report in batch.reports]
         log.warning("an MWorker is gone; %d reports that it had not committed go to another", len(again))
-        self._to_mworker(list(again))
+        self._to_mworker([*(decide for decide, _asked_at in mworker.undecided.values()), *again])
         self._pass_requests(list(mworker.requests.values()))
 
     def _from_mworker(self, mworker: MWorkerChannel, message: IpcMessage) -> None:
@@ -357,6 +375,7 @@ class LinkProcess:
             case "publish" | "pulled":
                 self._deliver(mworker, message)
             case "decided":
+                mworker.undecided.pop(message["session"], None)
                 manager.decided(message["session"], message["state"], message["id"], message["gone"])
             case "keys":
                 for key, state, minion in message["changes"]:
@@ -392,6 +411,10 @@ class LinkProcess:
             self._reactor.call_later(PROBE_S, self._retry)
             return
         if message["t"] == "contest_over":
+            waiting = manager.sessions.deciding.get(Fingerprint(message["key"]))
+            if waiting is not None:
+                for mworker in self._mworkers:
+                    mworker.undecided.pop(waiting.session.id, None)
             manager.contest_over(Fingerprint(message["key"]), message["boot"], message["order"], message["state"])
             return
         if message["begins"]:

@@ -19,10 +19,10 @@ from saltlite.config.master import MasterConfig
 from saltlite.config.paths import master_socket
 from saltlite.errors import ConfigError, LinkError, RemoteProtocolError, SaltliteError, StartupError
 from saltlite.master.processes.database_look import look_at_database
-from saltlite.master.processes.identity import DAY_S, RENEW_DAYS, fleet_files
+from saltlite.master.processes.identity import DAY_S, RENEW_DAYS, fleet_files, name_of
 from saltlite.master.processes.own_address import address_problem
 from saltlite.model.keys import KeyState, fingerprint
-from saltlite.platform.master_probe import MasterProof, probe_master
+from saltlite.platform.master_probe import BUSY, MasterProof, probe_master
 from saltlite.wire.certificates import MasterCertificate
 
 PROBE_S = 5.0
@@ -186,6 +186,13 @@ def _check_running(seen: MasterEvidence) -> Iterator[Finding]:
 
 
 def _check_port(seen: MasterEvidence) -> Iterator[Finding]:
+    if seen.proof is None and seen.probe_problem.startswith(f"{BUSY}: "):
+        own = name_of(seen.config) if seen.config is not None else ""
+        masters = () if seen.status is None else seen.status.get("masters", ())
+        drains = any(row["name"] == own and row["state"] == "draining" for row in masters)
+        why = "because it drains" if drains else seen.probe_problem
+        yield (ok if drains else warning)("port", f"the master on {seen.address} takes no new sessions: {why}")
+        return
     if seen.proof is None:
         fix = "ss -ltnp" if seen.around.pid is not None else ""
         yield problem("port", f"no master proves itself on {seen.address}: {seen.probe_problem}", fix)
@@ -308,6 +315,9 @@ def _check_masters(seen: MasterEvidence) -> Iterator[Finding]:
     soon = seen.around.now + RENEW_DAYS * DAY_S
     for row in masters:
         name, until = row["name"], row["certificate_until"]
+        if row["state"] == "draining":
+            undo = checks.command(seen.around, f"master drain {shlex.quote(name)} --undo")
+            yield ok("masters", f"the master {name} drains: it gets no minions until `{undo}`")
         if row["state"] == "fenced":
             yield warning(
                 "masters",

@@ -23,7 +23,7 @@ from saltlite.minion.protocol.connection import Phase
 from saltlite.model.ids import parse_minion_id
 from saltlite.model.keys import parse_fingerprint
 from saltlite.model.masters import parse_address
-from saltlite.platform.master_probe import MasterProof, probe_master
+from saltlite.platform.master_probe import BUSY, MasterProof, probe_master
 from saltlite.platform.privileges import read_secret
 from saltlite.wire.limits import SPOOL_BYTES, SPOOL_RESULTS
 
@@ -261,6 +261,9 @@ def _check_master(seen: MinionEvidence, master: MasterSeen) -> Iterator[Finding]
             f"nc -vz -w 5 {host} {port}",
         )
     elif master.proof is None:
+        if master.proof_problem.startswith(f"{BUSY}: "):
+            yield warning(check, f"it takes no sessions now, as a master that drains: {master.proof_problem}")
+            return
         yield problem(check, f"what listens there does not prove that it is a master: {master.proof_problem}")
     else:
         proof = master.proof
