@@ -138,7 +138,7 @@ class Simulated:
     def look(self) -> None:
         """Take what has arrived. To be called after each send, too, which may use up the wake-up of a frame."""
         # Asked, because a `recv` in vain costs more than all else that the arrival of a frame does.
-        while self._socket is not None and self._socket.getsockopt(zmq.EVENTS) & _READABLE:
+        while self._socket is not None and self._socket.getsockopt(zmq.EVENTS) & _READABLE:  # type: ignore[operator]  # a number
             self.connection.frame(self._socket.recv(_AT_ONCE))
             self.carry_out()
 
