@@ -31,6 +31,18 @@ POLICIES = {
 }
 
 
+AUTHORITY = {
+    "minions": "web*", "signing_private_key": "ca.key", "signing_cert": "ca.crt", "O": "of the policy",
+}  # fmt: skip
+
+
+def asks(user: str, policy: dict[str, Any], given: Any, *, only_policy: bool = False) -> Any:
+    """What the authority answers to a job of this user."""
+    loader = Loader(INDEX, {}, {}, {"x509_signing_policies": {"www": policy}})
+    words = ("www", given, only_policy)
+    return call(loader, "x509.sign_remote_certificate", words, {}, pub={"user": user}).value
+
+
 def run(fun: str, *args: Any, **kwargs: Any) -> Outcome:
     return call(Loader(INDEX, {}, {}, {"x509_signing_policies": POLICIES}), f"x509.{fun}", args, kwargs)
 
@@ -475,7 +487,6 @@ def test_former_names_work_with_a_note(pki: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"ca_server": "ca"}, "Signing by another minion (ca_server) is not supported"),
         ({"signing_private_key": None}, "needs signing_private_key"),
         ({"signing_private_key": "web.key"}, "not the key of signing_cert"),
         ({"private_key": None}, "needs private_key, public_key or csr"),
@@ -549,7 +560,6 @@ def test_certificates_that_cannot_be_made_are_refused_in_a_sentence(
         ("encode_certificate", ("ca.crt", "pkcs12"), {}, "private_key is missing"),
         ("write_pem", ("nothing", "/nosuch/file"), {}, "neither a file"),
         ("write_pem", ("ca.crt", "/nosuch/file"), {"pem_type": "X509 CRL"}, "no PEM entry of type X509 CRL"),
-        ("get_signing_policy", ("www",), {"ca_server": "ca"}, "not supported"),
     ],
 )  # fmt: skip
 def test_other_bad_arguments_are_refused_in_a_sentence(
@@ -565,3 +575,73 @@ def test_secrets_are_recognised_by_the_names_of_their_parameters() -> None:
     names = ("passphrase", "private_key_passphrase", "signing_private_key_passphrase", "pkcs12_passphrase")
     assert all(is_secret_argument(name) for name in names)
     assert PASSPHRASE not in json.dumps(run("create_private_key", "ec", passphrase=PASSPHRASE).value)
+
+
+def test_an_authority_signs_for_the_minions_of_its_policy(pki: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(pki)
+    key = made("get_public_key", "web.key")
+    answer = asks("minion:web1", AUTHORITY, {"public_key": key, "CN": "web", "O": "asked for"})
+    assert answer["errors"] == []
+    cert = the(answer["data"])
+    assert cert.subject.rfc4514_string() == "CN=web,O=of the policy"
+    assert cert.issuer == the(Path("ca.crt").read_text()).subject
+    request = made("create_csr", "web.key", CN="web")
+    assert asks("minion:web1", AUTHORITY, {"csr": request, "CN": "web"})["errors"] == []
+    shown = asks("minion:web1", AUTHORITY, {}, only_policy=True)["data"]
+    assert shown == {"O": "of the policy", "signing_cert": Path("ca.crt").read_text()}
+
+
+@pytest.mark.parametrize(
+    ("user", "policy", "given", "words"),
+    [
+        ("minion:db1", {}, {}, "db1 is not permitted to use this signing policy"),
+        ("web1", {}, {}, "no minion has published this job"),
+        ("minion:web1", {"minions": "G@role:web"}, {}, "is a glob here"),
+        ("minion:web1", {"signing_cert": None}, {}, "needs signing_private_key and signing_cert"),
+        ("minion:web1", {}, {"public_key": "web.key"}, "is sent as PEM"),
+        ("minion:web1", {}, {"public_key": None}, "needs private_key, public_key or csr"),
+        ("minion:web1", {}, {"copypath": "/tmp"}, "Only the policy of the authority may have copypath"),
+        ("minion:web1", {}, {"signing_cert": "ca.crt"}, "may have signing_cert"),
+        ("minion:web1", {}, {"private_key": "ca.key"}, "may have private_key"),
+        ("minion:web1", {}, {"basicConstraints": {"ca": True}}, "only by a policy with basicConstraints"),
+        ("minion:web1", {"basicConstraints": None}, {"csr": "AUTHORITY"}, "only by a policy with basicConstraints"),
+        ("minion:web1", {}, "www", "kwargs is a map"),
+    ],
+)  # fmt: skip
+def test_an_authority_refuses_others_and_what_is_its_own(
+    pki: Path, monkeypatch: pytest.MonkeyPatch, user: str, policy: dict[str, Any], given: Any, words: str
+) -> None:
+    monkeypatch.chdir(pki)
+    if isinstance(given, dict):
+        given = {"public_key": made("get_public_key", "web.key"), "CN": "web", **given}
+    if isinstance(given, dict) and given.get("csr"):
+        given = {"CN": "web", "csr": made("create_csr", "web.key", CN="web", basicConstraints="CA:TRUE")}
+    answer = asks(user, {**AUTHORITY, **policy}, given)
+    assert answer["data"] is None
+    assert words in answer["errors"][0]
+
+
+def test_an_unknown_policy_of_an_authority_is_a_sentence() -> None:
+    assert "must be specified" in asks("minion:web1", {}, {})["errors"][0]
+
+
+def test_a_minion_sends_its_public_key_and_keeps_the_private_one(pki: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "_modules"
+    folder.mkdir()
+    (folder / "publish.py").write_text(
+        "import pathlib\n\n\n"
+        "def publish(tgt, fun, arg=None, timeout=5):\n"
+        "    cert = pathlib.Path(__opts__['answer']).read_text()\n"
+        "    __context__['sent'] = arg\n"
+        "    return {tgt: {'data': cert, 'errors': []}} if tgt == 'ca1' else {}\n\n\n"
+        "def sent():\n    return __context__.get('sent')\n"
+    )
+    opts = {"module_dirs": [str(tmp_path)], "answer": str(pki / "ca.crt")}
+    loader = Loader(build_index(search_layers(opts)), opts, {}, {})
+    given = {"ca_server": "ca1", "signing_policy": "www", "private_key": str(pki / "web.key"), "CN": "web"}
+    assert call(loader, "x509.create_certificate", (), given).value == (pki / "ca.crt").read_text()
+    policy, details, only_policy = call(loader, "publish.sent", (), {}).value
+    assert (policy, only_policy, sorted(details)) == ("www", False, ["CN", "public_key"])
+    assert "PUBLIC KEY" in details["public_key"]
+    silent = call(loader, "x509.create_certificate", (), {**given, "ca_server": "ca2"})
+    assert (silent.retcode, "has not answered within 60 s" in silent.value) == (1, True)

@@ -2,7 +2,7 @@
 
 Input is the path of a file on this minion or its content: PEM, DER, or either in hexadecimal or base64 (after
 ``b64:``), for certificates and private keys also PKCS #12 and PKCS #7. Of several certificates in a file the first is
-used. Certificates are signed with a key of this minion: signing by another minion (``ca_server``) does not exist.
+used. Certificates are signed with a key of this minion, or by another minion (``ca_server``).
 Private keys are returned only by ``create_private_key`` and ``encode_private_key`` without ``path``, by
 ``encode_certificate`` to PKCS #12, and by ``get_pem_entry`` on request.
 
@@ -24,14 +24,15 @@ from .loading import content, entries, load_certificate, load_crl, load_private_
 
 from .writing import (  # isort: skip
     create_certificate, create_crl, create_csr, create_private_key, encode_certificate, encode_crl, encode_csr,
-    encode_private_key, get_signing_policy, write_pem,
+    encode_private_key, get_signing_policy, sign_remote_certificate, write_pem,
 )  # fmt: skip
 
 __all__ = [
     "create_certificate", "create_crl", "create_csr", "create_private_key", "encode_certificate", "encode_crl",
     "encode_csr", "encode_private_key", "expired", "expires", "get_pem_entries", "get_pem_entry",
     "get_private_key_size", "get_public_key", "get_signing_policy", "read_certificate", "read_certificates",
-    "read_crl", "read_csr", "verify_crl", "verify_private_key", "verify_signature", "will_expire", "write_pem",
+    "read_crl", "read_csr", "sign_remote_certificate", "verify_crl", "verify_private_key", "verify_signature",
+    "will_expire", "write_pem",
 ]  # fmt: skip
 
 

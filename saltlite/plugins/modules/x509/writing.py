@@ -13,6 +13,7 @@ from saltlite.decorators import note
 from saltlite.errors import CommandExecutionError, SaltInvocationError
 from saltlite.plugins.modules._safe_files import Access, checked_path, read_whole, regular, write_whole
 
+from . import remote
 from .loading import content, entries, load_certificate, load_crl, load_private_key, load_request, secret_bytes
 
 if TYPE_CHECKING:
@@ -100,30 +101,35 @@ def create_certificate(  # noqa: PLR0913, PLR0917 - Salt's signature
     ``signing_policy`` names a map under ``x509_signing_policies`` in the pillar, the minion's configuration or the
     grains, the first that has it; its values prevail. ``encoding`` is ``pem``, ``der``, ``pkcs7_pem``, ``pkcs7_der`` or
     ``pkcs12`` (with the private key). ``append_certs`` follow the certificate. ``overwrite=False`` keeps an existing
-    file. ``ca_server`` is refused.
+    file.
+
+    ``ca_server`` is a minion that signs, by a ``signing_policy`` of its own, whose ``minions`` is a glob of ids. The
+    private key stays here. The master's option ``peer`` must let this minion publish ``x509.sign_remote_certificate``
+    there.
 
     CLI Example::
 
+        saltlite web1 x509.create_certificate ca_server=ca1 signing_policy=www private_key=/etc/pki/web.key CN=web
         saltlite '*' x509.create_certificate signing_private_key=/etc/pki/ca.key CN=CA basicConstraints='CA:TRUE'
     """
-    if ca_server is not None:
-        raise _no_ca_server()
     _check_encoding(encoding, _CERTIFICATE_ENCODINGS)
     if encoding == "der" and append_certs:
         raise SaltInvocationError("DER holds one certificate: append_certs needs another encoding.")
     if path and not overwrite and os.path.lexists(checked_path(path)):
         return f"The file at {path} exists and overwrite was set to false"
-    details = _with_policy(_short_names(kwargs), signing_policy)
-    if not details.get("signing_private_key"):
-        raise SaltInvocationError("A certificate needs signing_private_key, the key that signs it.")
-    if encoding == "pkcs12" and details.get("signing_cert") and not details.get("private_key"):
+    details = _short_names(kwargs)
+    if ca_server is None:
+        details = _with_policy(details, signing_policy)
+        if not details.get("signing_private_key"):
+            raise SaltInvocationError("A certificate needs signing_private_key, the key that signs it.")
+    if encoding == "pkcs12" and (ca_server or details.get("signing_cert")) and not details.get("private_key"):
         raise SaltInvocationError("PKCS #12 holds a certificate with its key: private_key is missing.")
-    digest = _checked_digest(details.pop("digest", None))
-    copies, with_name = details.pop("copypath", None), details.pop("prepend_cn", False)
-    arguments = {name: details.pop(name) for name in _SIGNING if name in details}
-    cert, key = _signed(details, arguments, digest)
-    if copies:
-        _put(os.path.join(copies, _copy_name(cert, with_name)), _der_or_pem(cert, "pem"), "PEM")
+    if ca_server is None:
+        cert, key = _made(details)
+    else:
+        copies = details.pop("copypath", None), details.pop("prepend_cn", False)
+        cert, key = remote.certificate_by(ca_server, signing_policy, details)
+        _copy(cert, *copies)
     data = _certificate_bytes(
         cert, encoding, _certificates(append_certs), key if encoding == "pkcs12" else None,
         pkcs12_passphrase, pkcs12_friendlyname, compatible=pkcs12_encryption_compat,
@@ -279,12 +285,12 @@ def get_signing_policy(signing_policy: str, ca_server: str | None = None) -> dic
     """Return a signing policy of this minion, without its private key and passphrase.
 
     Policies are maps under ``x509_signing_policies`` in the pillar, the minion's configuration or the grains.
-    ``ca_server`` is refused.
+    ``ca_server`` asks another minion for its own, as ``create_certificate`` does.
 
     CLI Example: ``saltlite '*' x509.get_signing_policy www``
     """
     if ca_server is not None:
-        raise _no_ca_server()
+        return _short_names(remote.asked(ca_server, signing_policy, {}, only_policy=True))
     policy = _short_names(_policy(signing_policy))
     return {
         name: value
@@ -293,14 +299,34 @@ def get_signing_policy(signing_policy: str, ca_server: str | None = None) -> dic
     }
 
 
+def sign_remote_certificate(
+    signing_policy: str, kwargs: dict[str, Any], get_signing_policy_only: bool = False, **more_kwargs: Any
+) -> dict[str, Any]:
+    """Sign a certificate for another minion, which calls this by ``x509.create_certificate ca_server=``. Returns a map
+    of ``data``, the certificate, and ``errors``.
+
+    ``kwargs`` are arguments of ``create_certificate``; files and keys are those of the policy. With
+    ``get_signing_policy_only`` the policy is returned, without its private key.
+
+    CLI Example: ``saltlite ca1 x509.sign_remote_certificate www '{}' get_signing_policy_only=True``
+    """
+
+    def sign(details: dict[str, Any]) -> str:
+        details = _with_policy(_short_names(details), signing_policy)
+        if not (details.get("signing_private_key") and details.get("signing_cert")):
+            raise SaltInvocationError("The policy of an authority needs signing_private_key and signing_cert.")
+        copies = details.pop("copypath", None), details.pop("prepend_cn", False)
+        cert, _key = _made(details)
+        remote.check_issued(cert, policy)
+        _copy(cert, *copies)
+        return _der_or_pem(cert, "pem").decode()
+
+    user = str(more_kwargs.get("__pub_user", ""))
+    policy = _short_names(_policy(signing_policy))
+    return remote.answered(policy, kwargs, user, sign, only_policy=get_signing_policy_only is True)
+
+
 # --- Arguments ---
-
-
-def _no_ca_server() -> SaltInvocationError:
-    return SaltInvocationError(
-        "Signing by another minion (ca_server) is not supported: call x509.create_csr here, and "
-        "x509.create_certificate with csr on the minion that holds the authority's key."
-    )
 
 
 def _check_encoding(encoding: str, known: Iterable[str]) -> None:
@@ -398,6 +424,21 @@ def _signed(details: dict[str, Any], arguments: dict[str, Any], digest: str) -> 
 
     _refuse_unknown(details, _detail_names())
     return signing.certificate(details, digest=digest, **arguments)
+
+
+def _made(details: dict[str, Any]) -> tuple[Any, Any]:
+    """A certificate that a key of this minion signs, and its private key if that is known; with its copy."""
+    digest = _checked_digest(details.pop("digest", None))
+    copies = details.pop("copypath", None), details.pop("prepend_cn", False)
+    arguments = {name: details.pop(name) for name in _SIGNING if name in details}
+    cert, key = _signed(details, arguments, digest)
+    _copy(cert, *copies)
+    return cert, key
+
+
+def _copy(cert: Any, folder: str | None, with_name: bool) -> None:
+    if folder:
+        _put(os.path.join(folder, _copy_name(cert, with_name)), _der_or_pem(cert, "pem"), "PEM")
 
 
 def _certificates(given: list[str] | str | None) -> list[Any]:
