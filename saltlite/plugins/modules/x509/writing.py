@@ -128,7 +128,7 @@ def create_certificate(  # noqa: PLR0913, PLR0917 - Salt's signature
         cert, key = _made(details)
     else:
         copies = details.pop("copypath", None), details.pop("prepend_cn", False)
-        cert, key = remote.certificate_by(ca_server, signing_policy, details)
+        cert, key = remote.certificate_by(ca_server, signing_policy, _known(details))
         _copy(cert, *copies)
     data = _certificate_bytes(
         cert, encoding, _certificates(append_certs), key if encoding == "pkcs12" else None,
@@ -368,6 +368,14 @@ def _refuse_unknown(given: Mapping[str, Any], known: Iterable[str] = ()) -> None
         raise SaltInvocationError("The extensions nsComment and nsCertType are not supported.")
     if unknown:
         raise SaltInvocationError(f"Unknown arguments: {', '.join(unknown)}.")
+
+
+def _known(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments that a certificate has. The others are noted: as in Salt, an authority does not refuse them."""
+    names = {*_detail_names(), *_SIGNING, "digest"}
+    if unknown := sorted(set(given).difference(names)):
+        note(f"{', '.join(unknown)} was ignored: certificates have no such arguments.")
+    return {name: value for name, value in given.items() if name in names}
 
 
 def _revocation(given: Any) -> Any:
