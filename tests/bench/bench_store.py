@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from saltlite.master.store.ports import MinionRow, PartRow, ReturnCommit
+from saltlite.master.store.ports import MinionRow, PartRow, ReturnCommit, Store
 from saltlite.master.store.sqlite import SqliteStore
 from saltlite.model.ids import Jid, MinionId, RequestId, TargetId, jid_at
 from saltlite.model.job import PART_RESOURCES, Job, Return, Target, TargetState
@@ -30,7 +30,7 @@ def fingerprint_of(minion: MinionId) -> Fingerprint:
     return Fingerprint(f"{minion:A>47.47}")
 
 
-def fill_keys(store: SqliteStore) -> None:
+def fill_keys(store: Store) -> None:
     """One accepted key and one session a minion."""
     with store.write() as tx:
         for minion in IDS:
