@@ -82,12 +82,15 @@ def test_a_kill_reaches_the_minions_of_another_master() -> None:
         assert at.close() == []
 
 
-def test_clocks_of_masters_may_differ_by_a_day() -> None:
+@pytest.mark.parametrize("ahead_s", [-DAY, DAY])
+def test_clocks_of_masters_may_differ_by_a_day_and_jump(ahead_s: float) -> None:
     with site() as at:
         first, second = at.fleet.masters
-        second.clock.jump(-DAY)
+        second.clock.jump(ahead_s)
         clients = [at.publish(first), at.publish(second)]
         at.run(30.0)
+        second.clock.jump(-2 * ahead_s)
+        clients += [at.publish(first), at.publish(second)]
         at.until(lambda: all(client.over for client in clients))
         assert at.close() == []
 

@@ -238,3 +238,20 @@ def test_a_newcomer_that_waits_for_another_master_gets_that_verdict_and_no_other
     assert newcomer.heard() == []
     table.manager.contest_over(newcomer.key, "b", [2, 3], "busy")
     assert [message["state"] for message in newcomer.heard()] == ["busy"]
+
+
+@pytest.mark.parametrize(
+    ("boot", "run", "handshake", "ends"),
+    [("a", 7, 2, True), ("a", 7, 1, True), ("a", 6, 9, False), ("another start", 1, 1, True)],
+)
+def test_a_session_ends_when_another_master_has_a_newer_one_or_one_of_another_start(
+    boot: str, run: int, handshake: int, *, ends: bool
+) -> None:
+    """Another start may count from less, if its disk was restored: its master has got it from the owner."""
+    table = Table()
+    up = Guest(table, "web1")
+    up.prove(boot="a", order=[7, 1])
+    up.decided("accepted")
+    table.take()
+    table.manager.replaced_elsewhere("web1", boot, run, handshake)
+    assert states(up, table.take()) == (["replaced"] if ends else [])

@@ -44,7 +44,7 @@ class Arrivals:
         match message["t"]:
             case "decide":
                 self.decides.append(message)
-            case "presence" if message["record"] and not message["whole"] and all(row[_UP] for row in message["items"]):
+            case "presence" if _says_who_came(message):
                 self.came.append(message)
             case "pull" if message["session"] is not None:
                 self.pulls.append(message)
@@ -54,8 +54,7 @@ class Arrivals:
 
     def lets_pass(self, message: IpcMessage) -> bool:
         """Whether this message, which does not wait, may be handled before those that do."""
-        is_view = message["t"] == "presence" and not message["record"] and not message["whole"]
-        return message["t"] in _UNORDERED or is_view or not (self.decides or self.came or self.pulls)
+        return message["t"] in _UNORDERED or _is_for_view(message) or not (self.decides or self.came or self.pulls)
 
     def handle(self, master: Master, marks: Marks, one: Callable[[IpcMessage], None]) -> bool:
         """Handle all that wait; whether any session was stored. What fails is handled by `one`, message by message, so
@@ -69,6 +68,19 @@ class Arrivals:
             _together(asks, marks, one, lambda asks: handle_first_pulls(master, asks))
         self.decides, self.came, self.pulls = [], [], []
         return stored
+
+
+def _says_who_came(message: IpcMessage) -> bool:
+    """Whether a `presence` is to be stored by this MWorker (`record`), is no list of all (`whole`), which replaces what
+    is stored and must not wait, and tells of sessions that began only: the end of one may be the end of one of these.
+    """
+    return message["record"] and not message["whole"] and all(row[_UP] for row in message["items"])
+
+
+def _is_for_view(message: IpcMessage) -> bool:
+    """Whether a message changes only what this MWorker knows of who is up: another one stores it, and it is no list of
+    all."""
+    return message["t"] == "presence" and not message["record"] and not message["whole"]
 
 
 _UP = list(minions.PresenceChange.__dataclass_fields__).index("up")
