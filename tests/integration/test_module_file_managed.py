@@ -439,3 +439,13 @@ def test_a_file_that_is_gone_comes_back_with_its_mode(minion: Minion) -> None:
     path.unlink()
     minion.done("restore_backup", str(path), 0)
     assert (path.read_text(), stat.S_IMODE(path.stat().st_mode)) == ("old", 0o640)
+
+
+def test_a_link_to_its_source_is_compared_and_the_source_itself_is_refused(minion: Minion) -> None:
+    source = minion.folder / "source"
+    source.write_text(CONF)
+    (minion.folder / "conf").symlink_to(source)
+    assert minion.check("check_managed", str(source), follow_symlinks=True)[0] is True
+    (minion.folder / "conf").unlink()
+    os.link(source, minion.folder / "conf")
+    assert "Source file cannot be the same as destination" in minion.check("check_managed", str(source))

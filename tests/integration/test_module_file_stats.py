@@ -252,6 +252,7 @@ SHA256 (named) = {"4" * 64}
         ({"file_name": "/srv/app.tar.gz", "hash_type": "md5"}, "3" * 32),
         ({"source": "salt://x/other.tar.gz"}, "1" * 64),
         ({"file_name": "/srv/none", "source": "salt://x/app.tar.gz"}, "2" * 64),
+        ({"file_name": "/srv/none", "source": "https://x.example/y/app.tar.gz?key=v&o=z"}, "2" * 64),
         ({"file_name": "/srv/app.tar.gz", "source_hash_name": "other.tar.gz"}, "1" * 64),
         ({"file_name": "/srv/none"}, "1" * 64),
         ({"hash_type": "sha1"}, None),

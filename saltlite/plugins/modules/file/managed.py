@@ -283,7 +283,8 @@ def get_managed(  # noqa: PLR0913, PLR0917 - Salt's arguments
         return "", {}, f"Unable to manage file: {error}"
     if not found:
         return "", {}, f"Source file {source} not found in saltenv '{saltenv}'"
-    if scheme == "file" and os.path.exists(name) and os.path.samefile(local, name):
+    # A link to the source may become a file with that content, as in Salt.
+    if scheme == "file" and os.path.exists(name) and not os.path.islink(name) and os.path.samefile(local, name):
         raise SaltInvocationError("Source file cannot be the same as destination")
     here = "" if scheme == "salt" else local
     if not template:

@@ -148,7 +148,9 @@ def extract_hash(
     digits = str(length) if length else f"{min(_BY_LENGTH)},{max(_BY_LENGTH)}"
     digest = re.compile(rf"(?<![a-z0-9])([a-f0-9]{{{digits}}})(?![a-z0-9])", re.IGNORECASE)
     wanted = [_line_of(str(source_hash_name), r"\s")] if source_hash_name else []
-    wanted += [_line_of(str(each), r"[\s\\/*]") for each in (file_name, source) if each]
+    # What is behind the path of a URL is no part of the file's name.
+    address = str(source).partition("?")[0] if "://" in str(source) else str(source)
+    wanted += [_line_of(each, r"[\s\\/*]") for each in (str(file_name), address) if each]
     found: dict[int, dict[str, str]] = {}
     name = checked_path(hash_fn)
     try:
