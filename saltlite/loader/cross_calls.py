@@ -25,7 +25,6 @@ PUB = "__pub_"
 """Prefix of the keywords with facts of the job."""
 
 TAKES_MORE: Mapping[str, frozenset[str]] = {
-    "beacons": frozenset({"list", "list_available"}),
     "cloud": frozenset({"profile"}),
     "cp": frozenset({"get_dir", "get_file"}),
     "file": frozenset({

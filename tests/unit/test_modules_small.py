@@ -193,6 +193,7 @@ def test_variables_are_set_and_read() -> None:
     ]  # fmt: skip
     assert done("environ.item", ["SLT_A", "SLT_NO"], default="-") == {"SLT_A": "x", "SLT_NO": "-"}
     assert done("environ.item", "SLT_A") == {"SLT_A": "x"}
+    assert done("environ.item", None) == {}
     assert done("environ.items")["SLT_A"] == "x"
 
 
@@ -355,6 +356,7 @@ def test_blowfish_takes_its_rounds_from_the_salt() -> None:
         ("hash", ("a", "crc32"), "You must specify a valid algorithm"),
         ("hash", ("a", "shake_128"), "You must specify a valid algorithm"),
         ("str_encode", ("a", "nosuch"), "You must specify a valid encoder"),
+        ("str_encode", (None,), "There is no text to encode"),
         ("str_encode", ("ö", "ascii"), "cannot be written as ascii"),
         ("get_str", ("x",), "length is a number"),
         ("get_str", (1_000_001,), "length is between 0 and 1000000"),

@@ -95,14 +95,17 @@ def has_value(key: str, value: str | None = None) -> bool:
 
 
 def item(keys: str | list[str], default: str = "") -> dict[str, Any]:
-    """Return the values of one or several variables, by name.
+    """Return the values of one or several variables, by name; an empty map without a name.
 
     CLI Example::
 
         saltlite '*' environ.item foo
         saltlite '*' environ.item '[foo, baz]' default=None
     """
-    return {key: get(key, default) for key in ([keys] if isinstance(keys, str) else keys)}
+    names = [keys] if isinstance(keys, str) else keys or []
+    if not isinstance(names, list | tuple):
+        raise SaltInvocationError(f"{keys!r:.80} is neither the name of a variable nor a list of names.")
+    return {key: get(key, default) for key in names}
 
 
 def items() -> dict[str, str]:

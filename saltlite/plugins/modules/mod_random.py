@@ -48,6 +48,8 @@ def str_encode(value: str, encoder: str = "base64") -> str | bytes:
 
     CLI Example: ``saltlite '*' random.str_encode 'I am a new string' base64``
     """
+    if value is None:
+        raise SaltInvocationError("There is no text to encode.")
     if encoder == "base64":
         import base64
 
