@@ -23,13 +23,11 @@ import struct
 from collections.abc import Sequence
 from itertools import pairwise
 
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-
 from saltlite.errors import LocalProtocolError, RemoteProtocolError
 from saltlite.model.dataclass import dataclass
 from saltlite.model.keys import fingerprint_bytes
 from saltlite.wire.limits import MASTER_NAME_MAX, SUCCESSION_BYTES
+from saltlite.wire.primitives import InvalidSignature, ed25519_private, ed25519_public
 
 CERTIFICATE_MAX_DAYS = 90
 """Days from not_before to not_after: the longest time for which a stolen master key is of use."""
@@ -111,7 +109,7 @@ class MasterCertificate(CertificateContent):
         if fingerprint_bytes(self.fleet_public) != fleet_fingerprint:
             raise RemoteProtocolError("wrong-fleet", "the master belongs to another fleet than the pinned one")
         try:
-            Ed25519PublicKey.from_public_bytes(self.fleet_public).verify(
+            ed25519_public(self.fleet_public).verify(
                 self.signature, _DOMAIN + _certificate_content(self.fleet_public, self)
             )
         except (InvalidSignature, ValueError):
@@ -134,7 +132,7 @@ def issue(fleet_private: bytes, content: CertificateContent) -> MasterCertificat
     _check_content(content)
     if len(fleet_private) != PUBLIC_BYTES:
         raise LocalProtocolError(f"an Ed25519 seed has {PUBLIC_BYTES} bytes, not {len(fleet_private)}")
-    key = Ed25519PrivateKey.from_private_bytes(fleet_private)
+    key = ed25519_private(fleet_private)
     fleet_public = key.public_key().public_bytes_raw()
     return MasterCertificate(
         static_public=content.static_public,
@@ -229,8 +227,8 @@ class Succession:
         """Return if both keys signed the record; raises RemoteProtocolError("bad-succession")."""
         content = _succession_content(self.old_public, self.new_public, self.serial, self.time)
         try:
-            Ed25519PublicKey.from_public_bytes(self.old_public).verify(self.by_old, _BY_OLD + content)
-            Ed25519PublicKey.from_public_bytes(self.new_public).verify(self.by_new, _BY_NEW + content)
+            ed25519_public(self.old_public).verify(self.by_old, _BY_OLD + content)
+            ed25519_public(self.new_public).verify(self.by_new, _BY_NEW + content)
         except (InvalidSignature, ValueError):
             raise RemoteProtocolError("bad-succession", f"record {self.serial} has a false signature") from None
 
@@ -246,7 +244,7 @@ def succeed(old_private: bytes, new_private: bytes, *, serial: int, time: int) -
         raise LocalProtocolError("a fleet key cannot take the place of itself")
     if not (1 <= serial < 2**64 and 0 <= time < 2**64):
         raise LocalProtocolError("the serial number of a succession begins at 1, and its numbers have 64 bits")
-    old, new = Ed25519PrivateKey.from_private_bytes(old_private), Ed25519PrivateKey.from_private_bytes(new_private)
+    old, new = ed25519_private(old_private), ed25519_private(new_private)
     old_public, new_public = old.public_key().public_bytes_raw(), new.public_key().public_bytes_raw()
     content = _succession_content(old_public, new_public, serial, time)
     return Succession(

@@ -22,14 +22,13 @@ import struct
 from enum import IntEnum
 from typing import NamedTuple
 
-from cryptography.exceptions import InvalidTag
-
 from saltlite.errors import LocalProtocolError, RemoteProtocolError
 from saltlite.model.dataclass import dataclass
 from saltlite.model.keys import FINGERPRINT_BYTES
 from saltlite.model.sha256 import compare_digest, hmac_sha256, sha256
 from saltlite.wire.limits import FLEET_CHAIN_RECORDS, FRAME_MAX, FRAME_MAX_BEFORE_AUTH, REPLY_MAX, SESSION_MAX_FRAMES
 from saltlite.wire.noise import KEY_BYTES, TAG_BYTES, Handshake, nonce_of
+from saltlite.wire.primitives import InvalidTag
 
 VERSION = 2
 MAC1_BYTES = 16

@@ -9,14 +9,15 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from enum import Enum
-
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
-from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+from typing import TYPE_CHECKING
 
 from saltlite.errors import LocalProtocolError, RemoteProtocolError
 from saltlite.model.sha256 import hmac_sha256, sha256
 from saltlite.wire.limits import REPLY_MAX
+from saltlite.wire.primitives import ChaCha20Poly1305, InvalidTag, x25519_private, x25519_public
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 PROTOCOL_NAME = b"Noise_XX_25519_ChaChaPoly_SHA256"
 KEY_BYTES = 32
@@ -222,7 +223,7 @@ class Handshake:
         initiator, responder = _DH[token]
         mine, theirs = (initiator, responder) if self._role is Role.INITIATOR else (responder, initiator)
         try:
-            shared = self._private[mine].exchange(X25519PublicKey.from_public_bytes(self._remote[theirs]))
+            shared = self._private[mine].exchange(x25519_public(self._remote[theirs]))
         except ValueError:
             # Noise leaves an all-zero result to the implementation; it means that the peer chose a point of
             # small order, so that the secret would not depend on our key.
@@ -291,4 +292,4 @@ def _hkdf(chaining: bytes, material: bytes) -> tuple[bytes, bytes]:
 def _private_key(raw: bytes) -> X25519PrivateKey:
     if len(raw) != KEY_BYTES:
         raise LocalProtocolError(f"an X25519 private key has {KEY_BYTES} bytes, not {len(raw)}")
-    return X25519PrivateKey.from_private_bytes(raw)
+    return x25519_private(raw)

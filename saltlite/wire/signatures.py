@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable
-from typing import Any
-
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import LocalProtocolError
 from saltlite.model.ids import MinionId
@@ -20,6 +17,10 @@ from saltlite.model.sha256 import sha256
 from saltlite.wire import codec
 from saltlite.wire.limits import PROOF_BYTES
 from saltlite.wire.messages import NONCE_BYTES, Message
+from saltlite.wire.primitives import InvalidSignature, ed25519_private, ed25519_public
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 BUNDLE_DOMAIN = b"saltlite bundle 1\0"
 """Of the manifest of a bundle of saltlite, which the key of the fleet signs."""
@@ -48,12 +49,12 @@ def is_signed(public: bytes, domain: bytes, content: bytes, signature: bytes) ->
 @functools.lru_cache(1)
 def _private_key(seed: bytes) -> Ed25519PrivateKey:
     # A process signs with one key, and deriving the key from its seed costs as much as a signature.
-    return Ed25519PrivateKey.from_private_bytes(seed)
+    return ed25519_private(seed)
 
 
 @functools.lru_cache(_PUBLIC_KEYS_KEPT)
 def _public_key(public: bytes) -> Ed25519PublicKey:
-    return Ed25519PublicKey.from_public_bytes(public)
+    return ed25519_public(public)
 
 
 # -- Join tokens
@@ -95,7 +96,7 @@ def proves(public: bytes, proof: bytes, minion: MinionId, static_public: bytes) 
     if len(proof) != PROOF_BYTES:
         return False
     try:
-        key = Ed25519PublicKey.from_public_bytes(public)
+        key = ed25519_public(public)
         key.verify(proof[TOKEN_ID_CHARACTERS:], _claim(minion, static_public))
     except (InvalidSignature, ValueError):
         return False
@@ -104,7 +105,7 @@ def proves(public: bytes, proof: bytes, minion: MinionId, static_public: bytes) 
 
 def _private(token: JoinToken) -> Ed25519PrivateKey:
     parts = unspell_fingerprint(token.fleet) + token.token_id.encode("ascii") + b"\0" + token.secret.encode("ascii")
-    return Ed25519PrivateKey.from_private_bytes(sha256(_SEED_DOMAIN + parts))
+    return ed25519_private(sha256(_SEED_DOMAIN + parts))
 
 
 def _claim(minion: MinionId, static_public: bytes) -> bytes:

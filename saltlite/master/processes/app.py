@@ -67,10 +67,12 @@ from saltlite.platform.privileges import (
 )
 from saltlite.platform.process import (
     PR_SET_DUMPABLE,
+    SETTLED_S,
     freeze_heap,
     prctl,
     raise_open_files,
     return_freed_memory,
+    unmap_clean_pages,
     write_no_files,
 )
 from saltlite.platform.reactor import Reactor
@@ -295,6 +297,7 @@ def until_sigterm(reactor: Reactor, ready: Callable[[], None]) -> None:
     # Ctrl-C reaches the whole process group; only the supervisor acts on it.
     reactor.on_signal(signal.SIGINT, lambda: None)
     ready()
+    reactor.call_later(SETTLED_S, unmap_clean_pages)
     reactor.run()
 
 
@@ -557,6 +560,7 @@ def _run_link(
     reactor.on_signal(signal.SIGTERM, link.stop)
     reactor.on_signal(signal.SIGINT, lambda: None)
     ready()
+    reactor.call_later(SETTLED_S, unmap_clean_pages)
     reactor.run()
     link.close()
 

@@ -47,6 +47,7 @@ from saltlite.wire.certificates import (
 )
 from saltlite.wire.limits import SUCCESSION_BYTES
 from saltlite.wire.noise import public_of
+from saltlite.wire.primitives import ed25519_private
 from saltlite.wire.signatures import BUNDLE_DOMAIN, sign
 
 if TYPE_CHECKING:
@@ -386,9 +387,7 @@ def job_key(pki_dir: str) -> bytes:
 
 def ed25519_public(seed: bytes) -> bytes:
     """The public key of an Ed25519 seed, 32 bytes."""
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415 - start-up time
-
-    return Ed25519PrivateKey.from_private_bytes(seed).public_key().public_bytes_raw()
+    return ed25519_private(seed).public_key().public_bytes_raw()
 
 
 def _ensure(pki_dir: str, name: str, now: float, accepted: int) -> bool:

@@ -21,7 +21,7 @@ from typing import Protocol
 
 from saltlite.model.dataclass import dataclass
 from saltlite.platform import supervision
-from saltlite.platform.process import cpu_seconds, state_of
+from saltlite.platform.process import SETTLED_S, cpu_seconds, state_of, unmap_clean_pages
 from saltlite.platform.reactor import Reactor
 from saltlite.platform.shared_memory import TurnBoard
 from saltlite.platform.supervision import Children, Spec
@@ -77,6 +77,7 @@ class Supervisor:
 
     def _ready(self) -> None:
         log.info("%s is ready", self._what)
+        self._reactor.call_later(SETTLED_S, unmap_clean_pages)
         supervision.notify(["READY=1", f"STATUS={len(self.children.pids())} processes run"])
         self._tell_ready()
         supervision.feed_watchdog(self._reactor)
