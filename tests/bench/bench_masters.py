@@ -253,6 +253,8 @@ class Site:
         while not is_so():
             if time.monotonic() > deadline:
                 raise RuntimeError(f"{what}: not within {within_s:g} s; sessions {dict(self.counts())}")
+            # A crowd stands still while nobody reads what it says.
+            self.counts()
             select.select([], [], [], 0.05)
 
     def all_back(self) -> bool:
