@@ -97,8 +97,6 @@ class Channel:
         self._outgoing: deque[bytes | memoryview[int]] = deque()
         self._buffered = 0
         self._flush_due = False
-        self._held: Timer | None = None
-        """When the messages of `send_with_next` go alone."""
         self._paused = False
         self._closed = False
         sock.setblocking(False)
@@ -127,12 +125,6 @@ class Channel:
 
         Raises LocalProtocolError for a message longer than `message_max`.
         """
-        self._queue(payload)
-        if self._outgoing and not self._flush_due:
-            self._flush_due = True
-            self._reactor.call_soon(self._flush)
-
-    def _queue(self, payload: bytes) -> None:
         if len(payload) > self._message_max:
             raise LocalProtocolError(f"a message of {len(payload)} bytes is over the limit of {self._message_max}")
         if self._closed:
@@ -145,16 +137,9 @@ class Channel:
             self._write()
         if self._buffered > self._send_buffer_max:
             self._end(f"the peer does not read: {self._buffered} bytes wait for it")
-
-    def send_with_next(self, payload: bytes, within_s: float) -> None:
-        """Queue a message that goes together with the next one, which saves the peer a turn, or alone after `within_s`.
-
-        Raises LocalProtocolError as `send`.
-        """
-        is_first = not self._outgoing
-        self._queue(payload)
-        if is_first and self._outgoing:
-            self._held = self._reactor.call_later(within_s, self._flush)
+        elif not self._flush_due:
+            self._flush_due = True
+            self._reactor.call_soon(self._flush)
 
     def flush(self) -> None:
         """Write as much of the queue as the kernel accepts, so that the peer can start while this turn continues."""
@@ -211,9 +196,6 @@ class Channel:
             self._reactor.remove_writer(self._socket.fileno())
 
     def _write(self) -> None:
-        if self._held is not None:
-            self._held.cancel()
-            self._held = None
         while self._outgoing:
             try:
                 sent = self._socket.sendmsg(list(islice(self._outgoing, _BUFFERS_A_WRITE)))

@@ -223,7 +223,6 @@ def of_api(fleet: BenchFleet, api: Api) -> dict[str, float]:
     found = {"a job by the API: SQL statements": statements / JOBS}
     for name, body, counts in (
         ("a job by the API: requests to the master", API_JOB, ("sendto",)),
-        ("a job by the API: wake-ups by the master", API_JOB, ("recvfrom",)),
         ("a runner by the API: new processes", API_RUNNER, FORKS),
     ):
         with tempfile.TemporaryDirectory() as folder, counted(pids, Path(folder, "out")) as calls:

@@ -102,27 +102,6 @@ def test_all_messages_of_one_turn_come_as_one_batch(reactor: Reactor, ends: tupl
     assert ends[1].batches == [[b"%d" % number for number in range(500)]]
 
 
-def test_a_message_that_may_wait_goes_with_the_next_one(reactor: Reactor, ends: tuple[End, End]) -> None:
-    left, right = ends
-    left.channel.send_with_next(b"answer", WAIT_S)
-    reactor.call_later(0.01, lambda: left.channel.send(b"news"))
-    until(reactor, lambda: len(right.messages) == 2)
-    assert right.batches == [[b"answer", b"news"]]
-
-
-def test_a_message_that_may_wait_goes_alone_when_its_time_is_over(reactor: Reactor, ends: tuple[End, End]) -> None:
-    left, right = ends
-    left.channel.send_with_next(b"answer", 0.01)
-    until(reactor, lambda: right.messages == [b"answer"])
-
-
-def test_a_message_that_may_wait_is_sent_at_the_close(reactor: Reactor, ends: tuple[End, End]) -> None:
-    left, right = ends
-    left.channel.send_with_next(b"answer", WAIT_S)
-    left.channel.close()
-    until(reactor, lambda: right.messages == [b"answer"])
-
-
 def test_what_is_flushed_leaves_before_the_turn_ends(reactor: Reactor, raw: tuple[End, socket.socket]) -> None:
     end, peer = raw
     end.channel.send(b"at once")

@@ -271,7 +271,6 @@ class SimChannel:
         self._end = sock
         self._on_close = on_close
         self._outgoing: list[bytes | None] = []
-        self._flush_due = False
         self._closed = False
         sock.take_up(self)
 
@@ -288,15 +287,9 @@ class SimChannel:
         """Sent at the end of this turn, as the real one does: a process that dies before has said nothing."""
         if self._closed:
             return
-        if not self._flush_due:
-            self._flush_due = True
+        if not self._outgoing:
             self._reactor.call_soon(self._flush)
         self._outgoing.append(payload)
-
-    def send_with_next(self, payload: bytes, within_s: float) -> None:
-        if not self._closed:
-            self._outgoing.append(payload)
-            self._reactor.call_later(within_s, self._flush)
 
     def flush(self) -> None:
         if not self._closed:
@@ -320,7 +313,6 @@ class SimChannel:
             self._on_close("the other side closed the connection")
 
     def _flush(self) -> None:
-        self._flush_due = False
         outgoing, self._outgoing = self._outgoing, []
         if outgoing:
             self._end.put(outgoing)

@@ -651,12 +651,8 @@ class MWorker:
                 lambda fields: self._supervised(client, lambda: self._send(client, {"ok": True, **fields()}))
             )
             return
-        if answer.follow is None:
-            self._send(client, {"ok": True, **answer.fields})
-        else:
-            # It is the first message of the stream, and a fast job has the second one within that time.
-            client.channel.send_with_next(pack({"ok": True, **answer.fields}), NEWS_S)
-            self._bound_unread(client)
+        self._send(client, {"ok": True, **answer.fields})
+        if answer.follow is not None:
             client.watches = _is_of_others(answer.follow)
             if client.watches:
                 # Before the stream is read: a later commit wakes it up.
@@ -756,9 +752,6 @@ class MWorker:
     def _send(self, client: Client, message: dict[str, Any]) -> None:
         # Our own answers are encoded without the limits for data of strangers.
         client.channel.send(pack(message))
-        self._bound_unread(client)
-
-    def _bound_unread(self, client: Client) -> None:
         # While every connection is below its share, all of them together are below the limit.
         if client.queue is not None and client.channel.buffered * len(self._clients) > USER_UNREAD_MAX:
             self._limit_unread(client.queue.user)
