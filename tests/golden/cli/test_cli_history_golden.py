@@ -167,6 +167,7 @@ STATUS = {
         {**MINION, "id": "new1", "state": "pending", "reason": "its key is pending", "version": ""},
     ],
     "counts": {"up": 1, "away": 1, "never": 1, "pending": 1},
+    "conflicts": 2,
     "resources": {
         "count": 24,
         "minions": 1,
