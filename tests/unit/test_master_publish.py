@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -13,13 +13,14 @@ from saltlite.errors import NoTargetError, RefusedError
 from saltlite.master.handlers import functions, publish
 from saltlite.master.handlers.operator_verbs import handle_request
 from saltlite.master.processes.context import Answer, HandlerConfig, Master, MasterIdentity
-from saltlite.master.store.ports import StoreWriter
-from saltlite.model.ids import MinionId
+from saltlite.master.store.ports import StoreWriter, TargetRow
+from saltlite.model.ids import MinionId, TargetId
 from saltlite.model.job import TargetState
 from saltlite.model.keys import KeyState, fingerprint
 from saltlite.platform.daemon import ManualClock
 from saltlite.testing.memory_store import MemoryStore
 from saltlite.wire.limits import JOBS_QUEUED_PER_MINION
+from saltlite.wire.merkle import SignedPart
 from tests.support.inventory import inventory
 from tests.support.keys import FLEET_PUBLIC, JOB_PRIVATE, NOW, certificate
 from tests.support.store import WEB1, WEB2, WEB3, job, key
@@ -31,8 +32,12 @@ ONE_AT_A_TIME = {"size": 1, "percent": False, "wait_ms": 0, "failhard": False}
 class Link:
     """A link process that takes every job."""
 
-    def publish(self, _job: Any, _proofs: Any) -> None:
-        """Jobs are read from the store here."""
+    def __init__(self) -> None:
+        self.sent: list[set[TargetId]] = []
+        """The targets of each delivery."""
+
+    def publish(self, _job: Any, parts: Sequence[SignedPart]) -> None:
+        self.sent.append({target for part in parts for target in part.targets})
 
 
 class Office:
@@ -42,7 +47,8 @@ class Office:
         self.store = MemoryStore()
         who = MasterIdentity(fingerprint(FLEET_PUBLIC), certificate(NOW), JOB_PRIVATE)
         config = HandlerConfig(timeout_s=5.0, deliver_s=60.0, operators=frozenset({0}))
-        self.master = Master(self.store, ManualClock(wall=NOW), who, config, cast("Any", Link()), *inventory())
+        self.link = Link()
+        self.master = Master(self.store, ManualClock(wall=NOW), who, config, cast("Any", self.link), *inventory())
         self._requests = 0
         with self.store.write() as tx:
             for minion in (WEB1, WEB2, WEB3):
@@ -53,6 +59,11 @@ class Office:
         request = {"v": 1, "verb": "publish", "request_id": f"{self._requests:032x}", **fields}
         names = {"tgt": ",".join(minions), "tgt_type": "list"}
         return handle_request(self.master, ROOT, request | names | {"calls": [["test.ping", [], {}]]})
+
+    def publish_again(self, *minions: MinionId) -> Answer:
+        """The last request once more, as from a client that got no answer."""
+        self._requests -= 1
+        return self.publish(*minions)
 
     def queued(self, minion: MinionId) -> int:
         return sum(state is TargetState.QUEUED for _jid, state in self.store.unsettled(minion))
@@ -129,3 +140,17 @@ def test_a_key_that_is_revoked_before_the_commit_is_no_target(office: Office, mo
     assert office.publish(WEB1, WEB2).fields["minions"] == [WEB2]
     with pytest.raises(NoTargetError):
         office.publish(WEB1)
+
+
+def test_a_repeated_request_sends_its_job_to_those_that_do_not_have_it(office: Office) -> None:
+    jid = office.publish(WEB1, WEB2).fields["jid"]
+    with office.store.write() as tx:
+        tx.set_targets([(jid, TargetRow(WEB1, TargetState.RECEIVED, "", NOW))])
+    office.link.sent.clear()
+    assert office.publish_again(WEB1, WEB2).fields["jid"] == jid
+    assert office.link.sent == [{WEB2}]
+    with office.store.write() as tx:
+        tx.set_targets([(jid, TargetRow(WEB2, TargetState.RECEIVED, "", NOW))])
+    office.link.sent.clear()
+    assert office.publish_again(WEB1, WEB2).fields["jid"] == jid
+    assert office.link.sent == []

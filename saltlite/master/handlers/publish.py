@@ -62,7 +62,7 @@ from saltlite.model.dataclass import dataclass
 from saltlite.model.events import tag_job_returners
 from saltlite.model.execution import CUSTOM_PREFIX, SHIPPED_EXECUTORS, Execution, checked_executors, checked_options
 from saltlite.model.ids import Jid, RequestId, TargetId, jid_after, jid_at, parse_jid, parse_request_id
-from saltlite.model.job import BY_RUNNER, Batch, Job, Target
+from saltlite.model.job import BY_RUNNER, Batch, Job, Target, TargetState
 from saltlite.targeting.fleet import Budget, Selection
 from saltlite.wire.job_body import CALLS_MAX, FunctionCall, JobBody, encode_body, holds_secrets, sign
 from saltlite.wire.limits import JOB_BODY_MAX, JOBS_QUEUED_PER_MINION
@@ -508,6 +508,8 @@ def _repeated_answer(master: Master, principal: Principal, request: PublishReque
     if job is None:
         # Old jobs are deleted. The answer still has the jid (G2).
         return _answer(master, request, jid, None, {}, "")
+    # Whoever published it may have ended before it sent it; a minion that has it already does not run it again (G4).
+    send(job, [row.id for row in master.store.targets_in(jid, TargetState.QUEUED)], master.link, master.proofs)
     owners = {srn: owner for owner, srns in job.resources.items() for srn in srns}
     outputter = outputter_for(request.functions, FunctionSupport(Selection(frozenset(job.minions), owners), master))
     return _answer(master, request, jid, job, unknown_names(master, principal, job), outputter)
