@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -88,14 +89,16 @@ def test_an_old_fleet_in_configuration_and_token_means_its_successor(fleet: Flee
     token = fleet.token("--uses", "2")
     second = rotate(fleet)
 
+    def has_followed(minion: str) -> bool:
+        return pin(fleet, minion) == [second, first]
+
     fleet.start_minion("by-token", join_token=token)
     fleet.start_minion("by-fleet", fleet=first)
 
     fleet.wait_up("by-token")
     fleet.wait_key("by-fleet", "pending")
-    wait_until(lambda: pin(fleet, "by-fleet") == [second, first], "a minion that waits has followed")
     for minion in ("by-token", "by-fleet"):
-        assert pin(fleet, minion) == [second, first]
+        wait_until(partial(has_followed, minion), f"{minion} has followed")
         fleet.daemons[minion].stop()
         fleet.restart_minion(minion)
     fleet.wait_up("by-token")

@@ -1,7 +1,7 @@
 """The tree of this machine, as root of a program that may change all of it: nothing that it writes outlives it.
 
 An overlay in memory lies over the root file system in namespaces of mounts and processes, so a package is installed by
-the real dpkg, with the real database, in a second. It needs root.
+the real dpkg, with the real database, in a second. A saltlite that this machine has is not in it. It needs root.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ mount -t proc proc "$1/root/proc"
 mount --rbind /dev "$1/root/dev"
 mount -t tmpfs tmpfs "$1/root/tmp"
 mount -t tmpfs tmpfs "$1/root/run"
+rm -rf "$1/root"/opt/saltlite "$1/root"/etc/saltlite "$1/root"/var/*/saltlite
 mkdir "$1/root/tmp/in"
 mount --bind "$2" "$1/root/tmp/in"
 exec chroot "$1/root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 HOME=/root sh -euc "$3"

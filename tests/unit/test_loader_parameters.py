@@ -154,7 +154,7 @@ ALWAYS = "def __virtual__(): return 'pkg'\n"
         ({"apt": f"{MAYBE}def f(a): pass"}, {"yum": f"{MAYBE}def f(b): pass"}, ["pkg.f(*args,a=...,b=...)"]),
         ({"apt": f"{MAYBE}def f(a): pass"}, {"yum": f"{MAYBE}def f(a): pass"}, ["pkg.f(a)"]),
         ({"apt": f"{MAYBE}def f(a, b=1): pass", "yum": f"{MAYBE}def f(a): pass"}, {}, ["pkg.f(a,*args,b=1)"]),
-        ({"apt": f"{MAYBE}def f(test=False): pass", "yum": f"{MAYBE}def f(): pass"}, {}, ["pkg.f"]),
+        ({"apt": f"{MAYBE}def f(test=False): pass", "yum": f"{MAYBE}def f(): pass"}, {}, ["pkg.f(*args,**kwargs)"]),
         (
             {"apt": f"{MAYBE}__risk__ = {{'f': 'remove'}}\ndef f(a): pass"},
             {"yum": f"{MAYBE}def f(b): pass"},
