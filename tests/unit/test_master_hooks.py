@@ -66,7 +66,8 @@ class Site:
         return [(event.tag.removeprefix("salt/hook/"), event.data) for event in told]
 
     def jobs(self) -> list[tuple[str, tuple[str, ...]]]:
-        return [(job.user, job.minions) for job, _parts in self.office.link.published]
+        jobs = {job.jid: job for job, _parts in self.office.link.published}  # a repeated request sends its job again
+        return [(job.user, job.minions) for job in jobs.values()]
 
 
 def hook(tgt: str = "{host}", **fields: Any) -> dict[str, Any]:

@@ -40,7 +40,6 @@ def test_what_needs_no_question_is_published_in_one_request() -> None:
     assert fleet.link.published == ["test.ping"]
     again = publish(fleet, ["test.ping", [], {}])
     assert (again["jid"], again["outputter"]) == (answer["jid"], "txt")
-    assert fleet.link.published == ["test.ping"]
 
 
 def test_an_outputter_that_not_all_name_is_none() -> None:
