@@ -88,7 +88,7 @@ class Documentation:
         self._passages: list[Passage] = []
 
     def begin(self) -> None:
-        """Begin to make the reference, so that nobody has to wait for it later."""
+        """Start building the reference in the background, so that the first page of `/docs` need not wait for it."""
         if self._making is None:
             self._begun = asyncio.ensure_future(self._begin())
 

@@ -10,19 +10,14 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import statistics
 import sys
-import tempfile
 import threading
 import time
-from pathlib import Path
 from typing import Any
 
-from tests.bench.bench_masters import MASTERS, Site
+from tests.bench.bench_masters import MASTERS, Site, running_site
 from tests.bench.measure import Others, machine, rounded
-from tests.support.fleet import Fleet
-from tests.support.postgres import running_server
 
 MINIONS = 1_000
 DRAINED = "two"
@@ -101,18 +96,8 @@ def main(minions: int) -> int:
     limits = {"longest_gap_s": GAP_MAX_S, "longest_delay_s": DELAY_MAX_S}
     document: dict[str, Any] = {"machine": machine(), "minions": minions, "limits": limits}
     others = Others()
-    folder = Path(tempfile.mkdtemp(prefix="saltlite-bench-"))
-    with running_server(max_connections="100") as server:
-        fleet = Fleet(folder)
-        try:
-            site = Site(fleet, server, minions)
-            try:
-                document.update(measure(site))
-            finally:
-                site.close()
-        finally:
-            fleet.close()
-            shutil.rmtree(folder, ignore_errors=True)
+    with running_site(minions) as site:
+        document.update(measure(site))
     document["others_percent"] = others.share_percent()
     print(json.dumps(document, indent=2))
     return 0 if document["met"] else 1

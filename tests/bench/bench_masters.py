@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -372,6 +372,23 @@ def measure(site: Site) -> dict[str, Any]:
     return found
 
 
+@contextlib.contextmanager
+def running_site(minions: int) -> Iterator[Site]:
+    """A site in a folder of its own, and a PostgreSQL of its own, which are removed afterwards."""
+    folder = Path(tempfile.mkdtemp(prefix="saltlite-bench-"))
+    with running_server(max_connections="100") as server:
+        fleet = Fleet(folder)
+        try:
+            site = Site(fleet, server, minions)
+            try:
+                yield site
+            finally:
+                site.close()
+        finally:
+            fleet.close()
+            shutil.rmtree(folder, ignore_errors=True)
+
+
 def main(minions: int) -> int:
     """Measure; the exit code is 1 when a limit was not met."""
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -381,18 +398,8 @@ def main(minions: int) -> int:
         "limits": {"back_s": BACK_MAX_S, "shared_out_s": SHARES_MAX_S},
     }
     others = Others()
-    folder = Path(tempfile.mkdtemp(prefix="saltlite-bench-"))
-    with running_server(max_connections="100") as server:
-        fleet = Fleet(folder)
-        try:
-            site = Site(fleet, server, minions)
-            try:
-                document.update(measure(site))
-            finally:
-                site.close()
-        finally:
-            fleet.close()
-            shutil.rmtree(folder, ignore_errors=True)
+    with running_site(minions) as site:
+        document.update(measure(site))
     document["others_percent"] = others.share_percent()
     print(json.dumps(document, indent=2))
     return 0 if document["met"] else 1

@@ -314,7 +314,7 @@ def test_frames_that_arrive_while_the_server_rests_are_not_lost(rig: Rig) -> Non
     for number in range(3):
         rig.server.rest()
         assert client.send(DATA + bytes([number])) is SendResult.OK
-        rig.until(lambda number=number: rig.events.last("frame")[4] == DATA + bytes([number]))  # type: ignore[misc]
+        rig.until(lambda number=number: rig.events.last("frame")[4] == DATA + bytes([number]))  # type: ignore[misc]  # a default binds it
     rig.server.rest()
     assert rig.server.send(route, DATA) is SendResult.OK
     assert client.send(DATA + b"x") is SendResult.OK

@@ -104,7 +104,7 @@ def test_two_copies_that_start_at_once_at_two_masters_run_no_job_twice() -> None
                 at.run(1.0)
             at.until(lambda: all(client.over for client in at.fleet.clients))
             at.until(lambda: bool(_clones(at)), within=300.0)
-            at.until(lambda: minion.is_ready() != copy.is_ready())  # noqa: B023
+            at.until(lambda: minion.is_ready() != copy.is_ready())  # noqa: B023 - called at once
             assert at.close() == []
 
 

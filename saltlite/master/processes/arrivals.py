@@ -71,15 +71,15 @@ class Arrivals:
 
 
 def _says_who_came(message: IpcMessage) -> bool:
-    """Whether a `presence` is to be stored by this MWorker (`record`), is no list of all (`whole`), which replaces what
-    is stored and must not wait, and tells of sessions that began only: the end of one may be the end of one of these.
+    """Whether a `presence` may wait for others: this MWorker stores it (`record`), it is not a list of all sessions
+    (`whole`), which replaces what is stored, and all its sessions began, as an end may be that of one which waits.
     """
     return message["record"] and not message["whole"] and all(row[_UP] for row in message["items"])
 
 
 def _is_for_view(message: IpcMessage) -> bool:
-    """Whether a message changes only what this MWorker knows of who is up: another one stores it, and it is no list of
-    all."""
+    """Whether a message changes only what this MWorker knows of who is up: another MWorker stores it, and it is not a
+    list of all sessions."""
     return message["t"] == "presence" and not message["record"] and not message["whole"]
 
 

@@ -1,7 +1,7 @@
 """Wrong passwords, counted by all masters of a store together.
 
-The process that checks passwords counts those of its master. That alone would give whoever guesses as many tries as
-there are masters. Guesses that are checked at the same moment do not see each other: each master may let through
+The process that checks passwords counts those of its own master. An attacker could otherwise try as many passwords on
+each master as on one. Guesses that are checked at the same moment do not see each other: each master may let through
 `WRONG_AT_ONCE` of them once, and all of these count for the wait that follows.
 """
 
@@ -17,7 +17,7 @@ from saltlite.model.dataclass import dataclass
 
 class LoginLimiter:
     """Asked before each check of a password, and told of each wrong one. Times are those of the database: the clocks
-    of masters may differ. Both methods raise StoreError, and then nobody is let in."""
+    of masters may differ. Both methods raise StoreError, and the login is then refused."""
 
     def __init__(self, store: SharedStore, logins: Logins) -> None:
         self._store = store
