@@ -49,13 +49,13 @@ TOKEN = JoinToken(fingerprint(FLEET_PUBLIC), "tok00001", "a" * 32)
 
 
 def certificate(
-    now: float, *, days: int = 30, static: bytes = MASTER_PRIVATE, fleet: bytes = FLEET_PRIVATE
+    now: float, *, days: int = 30, static: bytes = MASTER_PRIVATE, fleet: bytes = FLEET_PRIVATE, name: str = "m1"
 ) -> MasterCertificate:
-    """A certificate of this master by the fleet with that private key, valid from an hour ago."""
+    """A certificate of the master of that name by the fleet with that private key, valid from an hour ago."""
     content = CertificateContent(
         static_public=public_of(static),
         job_public=JOB_PUBLIC,
-        name="m1",
+        name=name,
         serial=1,
         epoch=1,
         not_before=int(now) - 3600,

@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 
 from saltlite.master.handlers.minions import notice_elsewhere
+from saltlite.master.processes.contests import CONTEST_OVER, CONTESTED
 from saltlite.master.processes.fleet import FETCH
 from saltlite.master.processes.link import LinkProcess
 from saltlite.master.processes.link_channel import (
@@ -28,7 +29,7 @@ from saltlite.master.protocol import sharing
 from saltlite.master.protocol.effects import CloseConnection, MinionReport, Presence, Pull, Send
 from saltlite.master.protocol.sharing import SUSPEND_S, Issuers
 from saltlite.master.store.sharing import MasterRow, MasterState
-from saltlite.model.events import tag_master
+from saltlite.model.events import tag_master, tag_presence_change
 from saltlite.model.ids import MinionId
 from saltlite.platform.daemon import ManualClock
 from saltlite.testing.memory_store import MemoryStore, MemoryStoreDisk
@@ -77,7 +78,7 @@ def test_without_a_lease_nothing_is_read_or_sent_and_with_the_next_one_all_of_it
     assert [report.message for report in of(MinionReport, table.done)] == [REPORT]
 
 
-def test_sessions_end_twenty_seconds_after_their_lease() -> None:
+def test_sessions_end_a_minute_after_their_lease() -> None:
     table, guest = leased()
     table.wait(LEASE_S + SUSPEND_S - 0.1)
     assert table.take() == []
@@ -370,6 +371,8 @@ class AnsweringLink:
         self.clock = clock
         self.asked: list[dict[str, Any]] = []
         self.fetched: list[str] = []
+        self.listed: list[MasterEntry] = []
+        """The directory, as minions get it."""
 
     def ask(self, message: Callable[[int], dict[str, Any]], done: Callable[[Any], None]) -> None:
         self.asked.append(message(0))
@@ -379,8 +382,8 @@ class AnsweringLink:
         self.clock.advance(0.6)
         self.fetched.append(minion)
 
-    def placement(self, _directory: Any, *, draining: bool) -> None:
-        """No minion asks."""
+    def placement(self, signed: tuple[bytes, bytes], *, draining: bool) -> None:
+        self.listed = list(directory.read(*signed, [JOB_PUBLIC]).masters)
 
     def wake_up(self, _jobs: Any) -> None:
         """No MWorker waits."""
@@ -453,6 +456,48 @@ def test_handing_over_stops_when_the_lease_has_to_be_renewed_and_goes_on_after_t
     at.renew()
     assert at.link.fetched == ["web1", "web2", "web3", "web4", "web5"]
     assert at.store.masters()[0].renewals >= before + 3
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        {"certificate": b"no certificate"},
+        {"certificate": certificate(NOW).encode()},  # of m1
+        {"weight": 0},
+        {"address": "no address"},
+    ],
+)
+def test_a_row_that_no_master_wrote_reaches_neither_the_link_process_nor_minions(written: dict[str, Any]) -> None:
+    at = Alone()
+    m2 = replace(
+        M1, name="m2", address="m2:4515", state=MasterState.UP, certificate=certificate(NOW, name="m2").encode()
+    )
+    m3 = replace(m2, name="m3", certificate=certificate(NOW, name="m3").encode())
+    with at.store.write() as tx:
+        tx.renew(m2)
+        tx.renew(replace(m3, **written))
+    asked = at.renew()[-1]
+    assert (asked["certs"], asked["lease"] is not None) == ([m2.certificate], True)
+    assert [one.name for one in at.link.listed] == ["m1", "m2"]
+
+
+@pytest.mark.parametrize(
+    ("tag", "data"),
+    [
+        (tag_master("m2", CONTESTED), {"by": "m2"}),
+        (tag_master("m2", CONTESTED), {"by": "m2", "newcomers": [3]}),
+        (tag_master("m2", CONTEST_OVER), {"by": "m2", "asked": []}),
+        (tag_presence_change(), {"new": 3, "lost": [None, {}]}),
+    ],
+)
+def test_an_event_that_no_master_wrote_is_passed_over(tag: str, data: dict[str, Any]) -> None:
+    at = Alone()
+    with at.store.write() as tx:
+        tx.put_event(tag, data, NOW)
+    at.put("web1")
+    at.renew()
+    assert at.link.fetched == ["web1"]
+    assert at.renew()[-1]["lease"] is not None
 
 
 def test_a_master_that_renewed_since_it_was_judged_is_not_fenced() -> None:

@@ -26,7 +26,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol, cast
 
 from saltlite import __version__
-from saltlite.errors import DamagedError, StoreError
+from saltlite.errors import DamagedError, ProtocolError, StoreError
 from saltlite.master.handlers.delivery import send
 from saltlite.master.processes import link_channel as ipc
 from saltlite.master.processes.contests import Contests
@@ -58,8 +58,10 @@ from saltlite.model.minion import SessionEnd
 from saltlite.platform.privileges import drop_to
 from saltlite.platform.reactor import Reactor
 from saltlite.wire import directory, job_body
+from saltlite.wire.certificates import MasterCertificate
 from saltlite.wire.directory import MasterEntry
 from saltlite.wire.framing import IpcMessage, unpack
+from saltlite.wire.limits import MASTERS_MAX
 
 if TYPE_CHECKING:
     from saltlite.config.master import MasterConfig
@@ -139,6 +141,22 @@ def _jobs_of(events: Iterable[Event]) -> set[str] | None:
             return None
         jobs.add(parts[2])
     return jobs
+
+
+def _row_problem(row: MasterRow) -> str:
+    """Why no master can have written that row; "" if one can. Whoever can write to the database must not stop all
+    masters by a row that the link process, or minions, cannot read."""
+    try:
+        certificate = MasterCertificate.decode(row.certificate)
+        directory.from_rows([[row.name, row.address, row.weight, True]])
+    except ProtocolError as error:
+        return str(error)
+    return "" if certificate.name == row.name else "its certificate is that of another master"
+
+
+def _ids(listed: object) -> list[MinionId]:
+    """The minions that an event names."""
+    return [MinionId(each) for each in listed if isinstance(each, str)] if isinstance(listed, list) else []
 
 
 def _last_seen_of(silent_s: object, minions: Collection[str]) -> dict[str, float]:
@@ -332,6 +350,8 @@ class Membership:
         self._drains_again = False
         """Whether it was draining when it was fenced: the store knows only that it was fenced."""
         self._is_failing = False
+        self._named: set[str] = set()
+        """The masters whose rows cannot be read, as the log has said."""
         self._leave: Callable[[], None] | None = None
         self._signal = store.listen()
         reactor.add_reader(self._signal.fileno(), self._notified)
@@ -396,11 +416,21 @@ class Membership:
         if not has_renewed and not news.concerns_link and (self._renewed_at is None or len(events) == EVENTS):
             self._applied(events, news, masters)
             return
-        self._tell_link(events, news, masters)
-        self._link.placement(self._signer.directory(masters), draining=self._is_draining)
+        readable = self._readable(masters)
+        self._tell_link(events, news, masters, [row.certificate for row in readable if row.name != self._me.name])
+        self._link.placement(self._signer.directory(readable), draining=self._is_draining)
         self._fence_lost(masters)
         if self._renewals is not None:
             self._renewals.look(masters)
+
+    def _readable(self, masters: Sequence[MasterRow]) -> list[MasterRow]:
+        """The rows that link processes and minions can read."""
+        problems = {row.name: _row_problem(row) for row in masters if row.name != self._me.name}
+        for name in [name for name, problem in problems.items() if problem and name not in self._named]:
+            log.error("the row of the master %s in the database is not used: %s", name[:80], problems[name])
+            if len(self._named) < MASTERS_MAX:
+                self._named.add(name)
+        return [row for row in masters if not problems.get(row.name)]
 
     def _end_lease(self) -> None:
         """The link process acts no more; until it has said so, the others wait for this master as before."""
@@ -414,8 +444,10 @@ class Membership:
 
         self._link.ask(lambda number: ipc.masters(number, [], [], [], [], None, begins=True), done)
 
-    def _tell_link(self, events: Sequence[Event], news: News, masters: Sequence[MasterRow]) -> None:
-        others = [row.certificate for row in masters if row.name != self._me.name]
+    def _tell_link(
+        self, events: Sequence[Event], news: News, masters: Sequence[MasterRow], others: Sequence[bytes]
+    ) -> None:
+        """`others` are the certificates of the other masters."""
         # Without all that was committed before the renewal, a key may have changed that its sessions do not reflect.
         until = self._renewed_at + LEASE_S if self._renewed_at is not None and len(events) < EVENTS else None
         begins = self._begins
@@ -569,8 +601,8 @@ class Membership:
             ):
                 keys[Fingerprint(event.data["fingerprint"])] = str(event.data.get("id", ""))
             elif event.tag == tag_presence_change():
-                came.update(event.data.get("new", ()))
-                gone.update(event.data.get("lost", ()))
+                came.update(_ids(event.data.get("new")))
+                gone.update(_ids(event.data.get("lost")))
         rows = self._store.minions(came | gone) if came or gone else []
         elsewhere = {row.id: row for row in rows if row.up and row.master != self._me.name}
         return News(
@@ -594,19 +626,27 @@ class Membership:
         for number, event in enumerate(events):
             if number and self._clock.monotonic() >= until:
                 return number
-            jid = Jid(str(event.data.get("jid", "")))
-            is_turn = event.tag == tag_job_turn(jid) and event.data.get("by") != self._me.name
-            if is_turn or event.tag == tag_job_new(jid):
-                self._deliver(jid, is_turn=is_turn)
-            elif event.tag == tag_job_kill(jid) and self._store.cancelled([jid]):
-                self._link.cancel([(minion, part) for part, minion in self._store.open_parts(jid)])
-            elif event.tag == tag_master(str(event.data.get("by", "")), FETCH):
-                self._fetch(event.data.get("minions"), event.data.get("what"))
-            elif event.tag == tag_master(str(event.data.get("by", "")), ASKED) and event.data["by"] != self._me.name:
-                self._tell_last_seen(event)
-            else:
-                self._contests.heed(event)
+            try:
+                self._heed(event)
+            except (LookupError, TypeError, ValueError):
+                # To end here would stop this master for as long as the event is in the database.
+                log.error("event %d is not one that masters write, and is passed over", event.seq)  # noqa: TRY400 - a sentence
         return len(events)
+
+    def _heed(self, event: Event) -> None:
+        """Do what this master has to do about an event. Raises StoreError."""
+        jid = Jid(str(event.data.get("jid", "")))
+        is_turn = event.tag == tag_job_turn(jid) and event.data.get("by") != self._me.name
+        if is_turn or event.tag == tag_job_new(jid):
+            self._deliver(jid, is_turn=is_turn)
+        elif event.tag == tag_job_kill(jid) and self._store.cancelled([jid]):
+            self._link.cancel([(minion, part) for part, minion in self._store.open_parts(jid)])
+        elif event.tag == tag_master(str(event.data.get("by", "")), FETCH):
+            self._fetch(event.data.get("minions"), event.data.get("what"))
+        elif event.tag == tag_master(str(event.data.get("by", "")), ASKED) and event.data["by"] != self._me.name:
+            self._tell_last_seen(event)
+        else:
+            self._contests.heed(event)
 
     def _tell_last_seen(self, question: Event) -> None:
         """Answer another master when this one last saw minions, if it has any of them."""
