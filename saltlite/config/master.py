@@ -42,13 +42,16 @@ _RULES = "users (or group%) to lists of functions, targets with functions, and r
 
 COMMAND_PILLARS = frozenset({"cmd_json", "cmd_yaml", "cmd_yamlex"})
 """External pillars whose argument is a command; the last is Salt's."""
-_PASSWORD = re.compile(r"\bpassword\s*=|://[^/@]*:[^/@]*@", re.IGNORECASE)
+_PASSWORD = re.compile(r"password\s*=|://[^/@]*:[^/@]*@", re.IGNORECASE)
 
 
 def without_password(dsn: str) -> str:
     """The connection string of a database. Raises UsageError if a password is in it."""
     if _PASSWORD.search(dsn):
-        raise UsageError("a password stands in it, which logs would repeat: name a file with it by passfile=")
+        raise UsageError(
+            "a password stands in it, which logs would repeat: name a file with it by passfile=, and for sslkey a key "
+            "without one"
+        )
     return dsn
 
 

@@ -520,7 +520,13 @@ def test_nodegroups_are_texts_or_lists_and_the_resource_policy_has_lists_only(tm
 
 
 @pytest.mark.parametrize(
-    "dsn", ["dbname=x password=secret", "dbname=x PASSWORD = 'secret'", "postgresql://saltlite:secret@db/saltlite"]
+    "dsn",
+    [
+        "dbname=x password=secret",
+        "dbname=x PASSWORD = 'secret'",
+        "dbname=x sslkey=/k sslpassword=secret",
+        "postgresql://saltlite:secret@db/saltlite",
+    ],
 )
 def test_a_password_in_the_address_of_the_database_is_refused_and_not_repeated(tmp_path: Path, dsn: str) -> None:
     (line,) = master_error(tmp_path, f'database: "{dsn}"')

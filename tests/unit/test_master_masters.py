@@ -13,6 +13,8 @@ import pytest
 
 from saltlite.api.metrics import fleet_metrics
 from saltlite.auth.acl import Principal
+from saltlite.cli.console import Console
+from saltlite.cli.verbs.status import masters_text
 from saltlite.config.load import load_master
 from saltlite.errors import NoTargetError, RefusedError, UsageError
 from saltlite.master.handlers import masters
@@ -294,6 +296,14 @@ class Delays:
     def run(self) -> None:
         while self._calls:
             self._calls.pop()()
+
+
+def test_a_row_of_the_database_cannot_write_to_the_terminal_of_an_operator(office: Office) -> None:
+    with office.store.write() as tx:
+        tx.renew(replace(UP, name="b\x1b[2J", version="2\x1b]0;x\x07", address="\x9b"))
+    shown = masters_text(office.ask("masters").fields, Console(None, None, None))
+    assert "the versions differ: " in shown
+    assert all(line.isprintable() for line in shown.splitlines())
 
 
 def test_a_clock_that_is_off_is_named(office: Office, tmp_path: Path) -> None:

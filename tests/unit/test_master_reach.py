@@ -9,7 +9,7 @@ import pytest
 from saltlite.auth.acl import Granted, Principal, read_rules
 from saltlite.errors import NoTargetError, RefusedError, SaltliteError, UsageError
 from saltlite.master.handlers.operator_verbs import handle_request
-from saltlite.master.processes.context import Answer
+from saltlite.master.processes.context import QUESTIONS_AT_ONCE, Answer
 from saltlite.master.store.ports import FunctionSet, MinionRow
 from saltlite.model.ids import MinionId
 from saltlite.model.keys import KeyState, fingerprint
@@ -206,6 +206,26 @@ def test_silences_are_told_of_minions_within_reach(site: Site) -> None:
         question = site.by(who, "last_seen", ids=["web1", "db1"]).question
         assert question is not None
         assert set(question.fields({"silent_s": {}})["silent_s"]) == known
+
+
+def test_a_user_has_other_masters_asked_a_limited_number_of_times_and_operators_any() -> None:
+    site = Site()
+    site.master.elsewhere.update(site.master.store.accepted_ids())
+    ids = ["web1", "web1", "db1"]
+    for _ in range(QUESTIONS_AT_ONCE):
+        question = site.by(WEB, "last_seen", ids=ids).question
+        assert question is not None
+        assert question.elsewhere == ["web1"]
+    with pytest.raises(RefusedError, match="asks too often when minions were last seen: try again in 1 s"):
+        site.by(WEB, "last_seen", ids=ids)
+    site.by(ALL, "last_seen", ids=ids)
+    for _ in range(QUESTIONS_AT_ONCE + 1):
+        site.by(ROOT, "last_seen", ids=ids)
+    site.clock.advance(1.0)
+    site.by(WEB, "last_seen", ids=ids)
+    # What this master knows itself costs no other anything.
+    site.master.elsewhere.clear()
+    site.by(WEB, "last_seen", ids=ids)
 
 
 # --- hooks ------------------------------------------------------------------------------------------

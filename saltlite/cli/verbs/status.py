@@ -9,6 +9,7 @@ from saltlite.cli.options import format_duration
 from saltlite.cli.output import columns, print_answer, width_for
 from saltlite.cli.targets import minions_text, natural_key, nodeset
 from saltlite.errors import UsageError
+from saltlite.model.plain import printable
 
 TYPE_CHECKING = False  # importing typing takes as long as the rest of the command line
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def masters_text(answer: Mapping[str, Any], console: Console) -> str:
         events = "" if behind is None else f"{behind} event{'' if behind == 1 else 's'}"
         rows.append((row["name"], row["state"], str(row["sessions"]), events, valid, row["address"], row["version"]))
     due = (row.get("certificate_problem", "") for row in answer["masters"])
-    below = "".join(f"{line}\n" for line in (*filter(None, due), *answer["differences"]))
+    below = "".join(f"{printable(line)}\n" for line in (*filter(None, due), *answer["differences"]))
     return columns(rows, cut=(0, 5), width=width_for(console)) + below
 
 

@@ -176,6 +176,10 @@ OWN_JOBS_AT_ONCE = 100
 """Jobs that one minion may have begun by itself since it was last heard. Above it the answer is `busy` ..."""
 OWN_JOB_EVERY_S = 1.0
 """... and one more is taken after this interval."""
+QUESTIONS_AT_ONCE = 20
+"""Questions to the other masters that one user may ask at once, each of which is an event in the store ..."""
+QUESTION_EVERY_S = 1.0
+"""... and then one more after this interval."""
 
 _COMPOUND = frozenset("@ ()")
 """Letters that no glob of ids has."""
@@ -335,6 +339,8 @@ class Master:
     """Counts wrong passwords of all these masters."""
     shared_areas: SharedAreas | None = None
     """Where the other masters have the files of `saltlite cp`."""
+    questions: RateLimiter = field(default_factory=lambda: RateLimiter(1 / QUESTION_EVERY_S, QUESTIONS_AT_ONCE))
+    """Limits what users ask these masters."""
     has_joined: bool = False
     """Whether all of these know this master."""
     audit: AuditTrail | None = None

@@ -82,7 +82,7 @@ class Database:
             parts = conninfo_to_dict(dsn)
         except psycopg.ProgrammingError as error:
             raise StoreError(f"`database` is not a connection string of PostgreSQL: {_line(error)}") from error
-        if "password" in parts:
+        if "password" in parts or "sslpassword" in parts:
             raise StoreError(
                 "`database` contains a password; put it into a file in the format of ~/.pgpass (mode 0600, owned by "
                 "the master's user) and name it with passfile=/etc/saltlite/database.pass"
