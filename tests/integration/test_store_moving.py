@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from saltlite.config.master import MasterConfig
 from saltlite.errors import StartupError, StoreError, UsageError
 from saltlite.master.processes import identity
 from saltlite.master.processes.store_moving import MOVED, move_store
+from saltlite.master.processes.store_opening import SEALED_KEYS, prepare_store
 from saltlite.master.store.ports import FunctionSet, Store, TargetRow
 from saltlite.master.store.postgres import PostgresStore
 from saltlite.master.store.postgres.seals import UNSEALED
@@ -130,6 +132,40 @@ def test_what_a_stranger_wrote_into_the_database_lets_nobody_in_after_the_way_ba
     assert (back.token(token().token_id), back.token("strange1")) == (token(), None)
     assert (back.preaccepted(WEB3), back.preaccepted(MinionId("web9"))) == (key(WEB3).fingerprint, None)
     back.close()
+
+
+def test_on_the_way_to_a_file_and_back_to_an_empty_database_the_store_gets_another_shared_key(
+    config: MasterConfig, server: Server
+) -> None:
+    """The procedure of `several-masters.md` for one that has leaked."""
+    store = SqliteStore(path_of(config))
+    with store.write() as tx:
+        tx.put_key(key(WEB1))
+        tx.put_token(token())
+    store.close()
+    Path(config.pki_dir).mkdir(parents=True)
+    leaked = Path(config.pki_dir, identity.SHARED_KEY)
+    write_secret(str(leaked), b"s" * 32)
+    former = identity.seal_key(config.pki_dir, SEALED_KEYS)
+    move_store(config, to_database=True)
+    move_store(config, to_database=False)
+    leaked.unlink()
+    config = replace(config, database=server.new_schema(), several_masters=True)
+    move_store(config, to_database=True)
+
+    def opened(seal_key: bytes | None) -> PostgresStore:
+        return PostgresStore(config.database, master=1, several=True, name="m1", seal_key=seal_key)
+
+    assert prepare_store(config, lambda seal_key: lambda: opened(seal_key)) == 1
+    assert identity.shared_key(config.pki_dir) not in (None, b"s" * 32)
+    for seal_key, state, token_id in (
+        (identity.seal_key(config.pki_dir, SEALED_KEYS), KeyState.ACCEPTED, token().token_id),
+        (former, KeyState.REJECTED, None),
+    ):
+        moved = opened(seal_key)
+        found, kept = moved.key(key(WEB1).fingerprint), moved.token(token().token_id)
+        assert (found and found.state, kept and kept.token_id) == (state, token_id)
+        moved.close()
 
 
 def test_a_store_that_is_in_use_stays_where_it_is(config: MasterConfig) -> None:
