@@ -207,7 +207,9 @@ async def _serve(
         loop.add_signal_handler(signum, stopping.set)
     watchdog = asyncio.ensure_future(_feed_watchdog())
     log.info("the API is ready")
-    supervision.notify(["READY=1", f"STATUS=listens on port {config.port}"])
+    if supervision.notify(["READY=1", f"STATUS=listens on port {config.port}"]):
+        # A service runs for long, so nobody has to wait for the reference; others make it when somebody asks.
+        context.documentation.begin()
     on_ready()
     await stopping.wait()
     supervision.notify(["STOPPING=1"])

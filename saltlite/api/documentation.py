@@ -1,8 +1,8 @@
 """The documents and the reference of the version that runs, and the search in both.
 
 The documents are the Markdown files of the package. `saltlite.api.reference` makes the reference in a process of its
-own, because it reads every plug-in file, which takes seconds: once a browser has opened the console, or at the first
-request.
+own, because it reads every plug-in file, which takes seconds: when a service starts, once a browser has opened the
+console, or at the first request.
 """
 
 from __future__ import annotations

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 import json
+import os
+import signal
 from pathlib import Path
 
+import pytest
 from cryptography import x509
 
-from saltlite.api import endpoints, openapi
+from saltlite.api import app, endpoints, openapi
 from saltlite.api.app import self_signed
+from saltlite.api.documentation import Documentation
 from saltlite.api.metrics import Metrics
+from saltlite.config.api import ApiConfig
+from saltlite.platform import supervision
 
 ROOT = Path(__file__).parents[2]
 
@@ -35,6 +42,25 @@ def test_every_path_but_the_websocket_and_those_of_browsers_and_shells_is_in_the
     served = {pattern.partition("(")[0].replace("\\", "").rstrip("/") or "/" for pattern in endpoints.PATHS}
     described = {path.partition("{")[0].rstrip("/") or "/" for path in openapi.document()["paths"]}
     assert served - described == {"/ws", "/console", "/install"}
+
+
+@pytest.mark.parametrize("is_service", [True, False])
+def test_a_service_makes_the_reference_when_it_starts_so_that_nobody_waits_for_it(
+    is_service: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = []
+
+    def begin(self: Documentation) -> None:
+        begun.append(self)
+
+    monkeypatch.setattr(Documentation, "begin", begin)
+    monkeypatch.setattr(supervision, "notify", lambda _lines: is_service)
+
+    def stop() -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    asyncio.run(app._serve(ApiConfig(sock_dir=str(tmp_path)), str(tmp_path), [], None, stop))
+    assert len(begun) == is_service
 
 
 def test_a_self_signed_certificate_is_for_this_host_and_loopback() -> None:
