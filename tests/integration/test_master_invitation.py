@@ -292,5 +292,5 @@ def test_a_new_fleet_key_says_what_the_other_masters_need(
         Path(holder.pki, identity.SHARED_KEY).unlink()
     assert main(["key", "fleet", "rotate", "-c", str(holder.folder), "-y"]) == 0
     said = " ".join(capsys.readouterr().err.split())
-    assert ("`invite` and `join` for each other master now: until then jobs between masters" in said) is shares
+    assert ("get new certificates within seconds; until then jobs between masters are refused" in said) is shares
     assert ("need fleet.chain and fleet.key" in said) is not shares

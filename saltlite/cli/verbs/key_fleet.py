@@ -131,7 +131,7 @@ def run_rotate(argv: Sequence[str], console: Console) -> int:
     others = f"Other masters of the fleet\nneed fleet.chain and fleet.key of {config.pki_dir} too."
     if identity.shared_key(config.pki_dir) is not None:
         others = (
-            "Run `saltlite master request`,\n`invite` and `join` for each other master now: until then jobs between "
+            "The masters that\nthis one has invited get new certificates within seconds; until then jobs between "
             "masters are refused."
         )
     console.note(f"Minions of {old} follow when they next meet this master. {others} Existing join tokens stay valid.")

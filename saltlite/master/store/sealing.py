@@ -1,4 +1,4 @@
-"""RowSeals what masters have in a store that they share, with a key that is not in it."""
+"""Seals what masters keep in a store that they share, with a key that is not in it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NONCE_BYTES = 12
 
 
 class Seal:
-    """RowSeals data in the store, bound to where they belong."""
+    """Encrypts data for the store, and binds them to the place that they belong to."""
 
     def __init__(self, key: bytes) -> None:
         self._cipher = ChaCha20Poly1305(key)

@@ -1,4 +1,4 @@
-"""RowSeals of the rows that let minions in, in a database that several masters share.
+"""Seals of the rows that let minions in, in a database that several masters share.
 
 Who can write into the database could accept a key of his own there. Therefore each row of `keys`, `tokens` and
 `preaccepts` has an HMAC with a key that the masters have, and the database does not. A row with another seal counts as
