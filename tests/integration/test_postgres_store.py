@@ -26,7 +26,7 @@ from saltlite.errors import SaltliteError, StoreConflictError, StoreError
 from saltlite.master.processes.context import Answer, StoreWrite
 from saltlite.master.store.ports import ReturnCommit, Stored, StoreWriter, TargetRow
 from saltlite.master.store.postgres import OTHERS_WAIT_S, PostgresStore, connection, look
-from saltlite.master.store.postgres.connection import Database
+from saltlite.master.store.postgres.connection import Database, explain
 from saltlite.master.store.postgres.pipeline import translated
 from saltlite.master.store.postgres.schema import FORMAT
 from saltlite.master.store.postgres.seals import UNSEALED
@@ -79,6 +79,10 @@ Opened = Callable[..., PostgresStore]
     [
         ("host=/nowhere dbname=x", "cannot be reached"),
         ("host=127.0.0.1 port=1 dbname=x", "cannot be reached"),
+        (
+            "host=127.0.0.1,127.0.0.1 port=1,2 dbname=x",
+            r"cannot be reached \(127.0.0.1:1: Connection refused; 127.0.0.1:2: Connection refused\); nothing",
+        ),
         ("dbname", "not a connection string"),
         ("dbname=x password=secret", "contains a password"),
         ("postgresql://saltlite:secret@db/saltlite", "contains a password"),
@@ -89,6 +93,21 @@ def test_a_database_that_cannot_be_used_is_a_sentence_without_secrets(dsn: str, 
         PostgresStore(dsn, master=1)
     assert "secret" not in str(failure.value)
     assert "\n" not in str(failure.value)
+
+
+LOST_PRIMARY = """connection to server at "db1" (10.0.0.1), port 5432 failed: Connection refused
+\tIs the server running on that host and accepting TCP/IP connections?
+connection to server at "fd00::2", port 5432 failed: session is read-only
+could not translate host name "db3" to address: Name or service not known"""
+
+
+def test_of_several_servers_each_one_has_its_reason() -> None:
+    said = str(explain(psycopg.OperationalError(LOST_PRIMARY), "database x on db1,fd00::2,db3"))
+    assert said == (
+        "the database x on db1,fd00::2,db3 is read-only ([fd00::2]:5432: session is read-only; db1:5432: Connection "
+        'refused; could not translate host name "db3" to address: Name or service not known): start the primary, or '
+        "promote a standby"
+    )
 
 
 def test_tables_of_another_program_are_left_as_they_are(server: Server, dsn: str) -> None:

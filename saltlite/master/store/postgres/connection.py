@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import select
 import time
 from collections.abc import Callable, Generator, Iterable, Sequence
@@ -62,6 +63,10 @@ _NETWORK = {
     "target_session_attrs": "read-write",
 }
 """Parameters of a connection that the DSN may set otherwise."""
+_TRIED = re.compile(
+    r'connection to server (?:at "([^"]*)"(?: \([^)]*\))?, port (\d+)|on socket "([^"]*)") failed: (?:FATAL:  )?(.*)'
+)
+"""What libpq says of each server that it has tried, on a line of its own."""
 
 _Answer = TypeVar("_Answer")
 
@@ -97,14 +102,15 @@ class Database:
 def explain(error: Exception, where: str) -> StoreError:
     """The StoreError for an error of PostgreSQL."""
     state = getattr(error, "sqlstate", None) or ""
-    text = _line(error)
+    text = _why(error)
     if state in {"53100", "53200"}:
         return StoreError(f"the {where} has no room left ({text}); make room and try again")
     if state == "25006" or "session is read-only" in text or "server is in hot standby" in text:
-        return StoreError(
-            f"the {where} is read-only ({text}): it is a standby, or set so; name all servers in `database`, so that "
-            "the master finds the primary"
-        )
+        several_were_tried = "; " in text
+        way = "it is a standby, or set so; name all servers in `database`, so that the master finds the primary"
+        if several_were_tried:
+            way = "start the primary, or promote a standby"
+        return StoreError(f"the {where} is read-only ({text}): {way}")
     if state[:2] == "28" or "password" in text:
         return StoreError(f"the {where} refused the master ({text}); check user, passfile and pg_hba.conf")
     if state == "42501":
@@ -114,7 +120,10 @@ def explain(error: Exception, where: str) -> StoreError:
     if state == "23505":
         return StoreConflictError(f"the {where} has this already, from another writer ({text}); nothing was stored")
     if state == "55P03":
-        return StoreError(f"the {where} was busy for another writer for too long ({text}); try again")
+        return StoreError(
+            f"the {where} was busy for another writer for too long ({text}); try again: `saltlite doctor` says if it "
+            "waits for a standby"
+        )
     if state == "57014":
         return StoreError(f"the {where} took too long for a statement ({text}); nothing of it was kept")
     if is_lost(error):
@@ -128,6 +137,20 @@ def is_lost(error: Exception) -> bool:
     if not isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
         return False
     return state[:2] in {"", "08"} or state in {"57P01", "57P02", "57P03", "57P05", "25P03", "25P04"}
+
+
+def _why(error: Exception) -> str:
+    """One line. Where no connection was made, each server that was tried has its reason, once."""
+    lines = str(error).split("\n")
+    tried = [found for line in lines if (found := _TRIED.search(line))]
+    if not tried:
+        return _line(error)
+    reasons = {}
+    for found in tried:
+        host, port, socket, why = found.groups()
+        reasons[socket or f"{f'[{host}]' if ':' in host else host}:{port}"] = why.strip()
+    unknown = {line.strip().removeprefix("- ") for line in lines if "could not translate host name" in line}
+    return "; ".join([*(f"{place}: {why}" for place, why in sorted(reasons.items())), *sorted(unknown)])
 
 
 def _line(error: Exception) -> str:
