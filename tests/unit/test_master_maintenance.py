@@ -104,6 +104,16 @@ def test_events_without_end_make_room_where_there_is_no_job_to_drop() -> None:
     assert store.job(job(0).jid) is not None
 
 
+def test_work_may_be_due_sooner_after_a_start() -> None:
+    timers, done = Timers(), []
+    kept = Maintenance(cast("Any", timers), MemoryStore(), ManualClock(wall=NOW), keep_s=1e9, link=cast("Any", None))
+    kept.repeat(100.0, lambda: done.append(1), first_s=2.0)
+    timers.ring(2.0)
+    assert done == [1]
+    timers.ring(100.0)
+    assert done == [1, 1]
+
+
 def test_old_jobs_are_pruned_in_several_transactions_with_pauses_between_them() -> None:
     store = MemoryStore()
     jobs = [job(n, minions=(WEB1,), created_at=NOW + n) for n in range(3)]

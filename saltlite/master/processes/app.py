@@ -761,7 +761,11 @@ def _run_membership(config: MasterConfig, paths: Paths, shared: Shared, ready: C
 
 
 def _run_maintenance(config: MasterConfig, paths: Paths, shared: Shared, ready: Callable[[], None]) -> None:
-    from saltlite.master.processes.description import DESCRIBE_S, SelfDescription  # noqa: PLC0415 - as in _run_mworker
+    from saltlite.master.processes.description import (  # noqa: PLC0415 - as in _run_mworker
+        DESCRIBE_FIRST_S,
+        DESCRIBE_S,
+        SelfDescription,
+    )
     from saltlite.master.processes.link_channel import LinkAddress, LinkChannel  # noqa: PLC0415 - as in _run_mworker
     from saltlite.master.processes.maintenance import begin_maintenance  # noqa: PLC0415 - as in _run_mworker
 
@@ -778,7 +782,7 @@ def _run_maintenance(config: MasterConfig, paths: Paths, shared: Shared, ready: 
     if config.several_masters:
         me = identity.name_of(config)
         described = SelfDescription(config, cast("SharedStore", store), SystemClock(), me, holder)
-        kept.repeat(DESCRIBE_S, described.renew)
+        kept.repeat(DESCRIBE_S, described.renew, first_s=DESCRIBE_FIRST_S)
     until_sigterm(reactor, ready)
     store.close()
 

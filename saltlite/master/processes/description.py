@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from saltlite.config.master import MasterConfig
 
 DESCRIBE_S = 60.0
+DESCRIBE_FIRST_S = 2.0
+"""After a start: the description of the start before may say what is no longer so. By now the master has its row."""
 HASHED_MAX = 1024 * 1024
 """Bytes of a file below which the digest of its folder covers its content; of larger ones it covers the size."""
 

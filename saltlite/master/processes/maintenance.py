@@ -98,9 +98,9 @@ class Maintenance:
         """As `repeat`, for what one of the masters does that share the store."""
         self.repeat(every_s, lambda: work() if self._is_alone() else None)
 
-    def repeat(self, every_s: float, work: Callable[[], bool | None]) -> None:
-        """Do `work` every `every_s` seconds, first after FIRST_S at most, and log its exceptions. While it returns true
-        it goes on after PAUSE_S.
+    def repeat(self, every_s: float, work: Callable[[], bool | None], *, first_s: float = FIRST_S) -> None:
+        """Do `work` every `every_s` seconds, first after `first_s` at most, and log its exceptions. While it returns
+        true it goes on after PAUSE_S.
         """
 
         def run() -> None:
@@ -113,7 +113,7 @@ class Maintenance:
                 log_defect("maintenance")
             self._reactor.call_later(wait_s, run)
 
-        self._reactor.call_later(min(every_s, FIRST_S), run)
+        self._reactor.call_later(min(every_s, first_s), run)
 
     def _expire(self) -> None:
         if self._store.expire_due(self._clock.wall()):
