@@ -61,6 +61,7 @@ class _Running:
     pipe: int
     started: float
     ready: bool = False
+    is_asked_to_end: bool = False
 
 
 class Children:
@@ -117,6 +118,13 @@ class Children:
         running = self._running.get(name)
         if running is not None:
             running.child.signal(signum)
+
+    def restart(self, name: str) -> None:
+        """Have one child end by itself, and start it again: nothing is wrong with it."""
+        running = self._running.get(name)
+        if running is not None:
+            running.is_asked_to_end = True
+            running.child.signal(signal.SIGTERM)
 
     def _first_connection(self, spec: Spec, listener: socket.socket) -> None:
         self._reactor.remove_reader(listener.fileno())
@@ -195,7 +203,8 @@ class Children:
         lived_s = self._reactor.now() - running.started
         pause = RESTART_MIN_S if lived_s >= STEADY_S else self._pauses.get(spec.name, RESTART_MIN_S)
         self._pauses[spec.name] = min(RESTART_MAX_S, pause * 2)
-        log.error(
+        log.log(
+            logging.INFO if running.is_asked_to_end and status in (0, -signal.SIGTERM) else logging.ERROR,
             "%s (pid %d) ended (%s); it starts again in %g s",
             spec.name,
             running.child.pid,

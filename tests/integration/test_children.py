@@ -10,6 +10,8 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import pytest
+
 from saltlite.platform.reactor import Reactor
 from saltlite.platform.stream import connect_unix, listen_unix
 from saltlite.platform.supervision import Children, Spec
@@ -51,6 +53,40 @@ def test_children_that_spin_or_are_stopped_are_ended() -> None:
     assert failed == []
     assert children.pids() == {}
     assert took_s < WITHIN_S
+
+
+def test_a_restart_that_was_asked_for_is_no_error_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    reactor = Reactor()
+    children = Children(reactor, [Spec("one", _sleep, tuple)], on_ready=reactor.stop, on_failed=lambda sentence: None)
+    reactor.call_later(60.0, reactor.stop)
+    children.start()
+    reactor.run()
+
+    def ended_by(end: Callable[[], None]) -> str:
+        before = children.pids()
+        end()
+        _until(reactor, lambda: children.pids() not in ({}, before))
+        return caplog.records[-1].levelname
+
+    assert ended_by(lambda: children.restart("one")) == "INFO"
+    assert ended_by(lambda: children.signal("one", signal.SIGKILL)) == "ERROR"
+    children.stop(reactor.stop)
+    reactor.run()
+
+
+def _until(reactor: Reactor, look: Callable[[], bool]) -> None:
+    give_up_at = time.monotonic() + 60.0
+
+    def again() -> None:
+        if look() or time.monotonic() > give_up_at:
+            reactor.stop()
+        else:
+            reactor.call_later(0.01, again)
+
+    again()
+    reactor.run()
+    assert look()
 
 
 def _greet(listener: socket.socket, ready: Callable[[], None]) -> None:

@@ -73,7 +73,7 @@ class Supervisor:
 
     def _restart(self, name: str) -> None:
         log.info("%s restarts", name)
-        self.children.signal(name, signal.SIGTERM)
+        self.children.restart(name)
 
     def _ready(self) -> None:
         log.info("%s is ready", self._what)
