@@ -104,6 +104,8 @@ def fleet_metrics(status: Mapping[str, Any] | None) -> str:
             *_metric("masters_differences", "Differences between the masters.", "", len(status["differences"])),
         ]
     if link is not None:
+        if "lease" in link:
+            rows += _metric("master_has_lease", "1 while this master may act: its lease is renewed.", "", link["lease"])
         rows += [
             *_metric("link_sessions", "Sessions of minions.", "", link["sessions"]),
             *_metric("link_unauthenticated", "Connections without a session.", "", link["unauthenticated"]),

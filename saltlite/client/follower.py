@@ -406,6 +406,6 @@ class Follower:
             jid = self._progress.published.jid
             raise UnreachableError(
                 f"the master went away while job {jid} was followed; the job goes on, and minions keep their returns "
-                f"until the master is back. See it with `saltlite job watch {jid}`: here then, or now on another "
-                "master that shares its store"
+                f"until a master has them. See it with `saltlite job watch {jid}`: here when the master is back, or "
+                "now on another master that shares its store"
             ) from error

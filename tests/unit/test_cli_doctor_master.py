@@ -324,6 +324,28 @@ def test_a_master_that_takes_no_sessions_now_is_there(state: str, expected: Seve
 
 
 @pytest.mark.parametrize(
+    ("several", "problem", "lease", "expected"),
+    [
+        (True, "it is away", True, Severity.WARNING),
+        (True, "", False, Severity.WARNING),
+        (True, "", True, Severity.PROBLEM),
+        (False, "it is away", True, Severity.PROBLEM),
+    ],
+)
+def test_a_port_without_sessions_is_no_problem_of_its_own_while_the_master_has_no_lease(
+    *, several: bool, problem: str, lease: bool, expected: Severity
+) -> None:
+    seen = replace(with_masters(M1), proof=None, probe_problem="it closed the connection", database_problem=problem)
+    assert seen.config is not None
+    config = replace(seen.config, several_masters=several)
+    status = {**STATUS, "link": {**STATUS["link"], "lease": lease}}
+    seen = replace(seen, config=config, status=status, around=replace(seen.around, pid=7))
+    (found,) = [finding for finding in check_master(seen) if finding.check == "port"]
+    assert found.severity == expected
+    assert ("cannot renew its lease" in found.sentence) is (expected is Severity.WARNING)
+
+
+@pytest.mark.parametrize(
     ("seen", "severity", "said"),
     [
         (with_masters({**M1, "name": "m2", "state": "fenced"}), Severity.WARNING, "m2 has stopped, or is cut off"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 from saltlite.api.metrics import fleet_metrics
 from saltlite.auth.acl import Principal
 from saltlite.cli.console import Console
-from saltlite.cli.verbs.status import masters_text
+from saltlite.cli.verbs.status import _text, masters_text
 from saltlite.config.load import load_master
 from saltlite.errors import NoTargetError, RefusedError, UsageError
 from saltlite.master.handlers import masters
@@ -23,6 +24,7 @@ from saltlite.master.handlers.operator_verbs import handle_request
 from saltlite.master.processes.context import Question
 from saltlite.master.processes.description import SelfDescription
 from saltlite.master.processes.membership import SEEN_S, OtherMasters
+from saltlite.master.processes.own_address import address_problem
 from saltlite.master.store.sharing import MasterRow, MasterState, SharedStore
 from saltlite.model.ids import MinionId
 from saltlite.platform.daemon import ManualClock
@@ -31,6 +33,7 @@ from saltlite.wire.framing import IpcMessage
 from saltlite.wire.job_body import sign
 from tests.support.keys import DAY, JOB_PRIVATE, NOW, certificate
 from tests.support.master import Office
+from tests.support.memory_fleet import Table
 from tests.support.store import WEB1, WEB2, commit, had_sessions, job, publish, ret, row
 
 ME = certificate(NOW).name
@@ -125,6 +128,13 @@ def test_the_status_and_the_metrics_have_the_masters(office: Office) -> None:
     assert 'saltlite_masters_up{master="c"} 0' in text
     assert 'saltlite_masters_sessions{master="b"} 2' in text
     assert "saltlite_masters_differences 0" in text
+    assert "saltlite_master_has_lease" not in text
+    link: dict[str, Any] = {**Table().manager.figures(), "mworkers": 1, "uncommitted": 0, "lag_s": 0.0, "skipped": 0}
+    for lease in (False, True):
+        answer = {**figures, "conflicts": 0, "minions": [], "link": {**link, "lease": lease}}
+        answer["counts"] = {**figures["counts"], "pending": 0}
+        assert f"saltlite_master_has_lease {int(lease)}" in fleet_metrics(answer)
+        assert ("lease: " in _text(answer, Console(None, None, None))) is not lease
     office.master.shared = None
     assert "masters" not in _figures(office.master)
 
@@ -304,6 +314,21 @@ def test_a_row_of_the_database_cannot_write_to_the_terminal_of_an_operator(offic
     shown = masters_text(office.ask("masters").fields, Console(None, None, None))
     assert "the versions differ: " in shown
     assert all(line.isprintable() for line in shown.splitlines())
+
+
+def test_the_list_says_what_a_fenced_master_is_and_what_to_do(office: Office) -> None:
+    shown = masters_text(office.ask("masters").fields, Console(None, None, None)).splitlines()
+    assert [line for line in shown if "has stopped, or is cut off from the database" in line] == shown[-1:]
+    assert shown[-1].startswith("c is fenced: ")
+
+
+def test_the_address_is_looked_up_without_a_codec(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The file of Python's codec for names may be closed to the master's user."""
+    (tmp_path / "master").write_text(f"root_dir: {tmp_path}\nmaster_address: 127.0.0.1\n")
+    asked: list[object] = []
+    monkeypatch.setattr(socket, "getaddrinfo", lambda host, *_port, **_more: asked.append(host))
+    assert address_problem(load_master(str(tmp_path)).config) == ""
+    assert asked == [b"127.0.0.1"]
 
 
 def test_a_clock_that_is_off_is_named(office: Office, tmp_path: Path) -> None:

@@ -71,7 +71,9 @@ def test_without_a_lease_nothing_is_read_or_sent_and_with_the_next_one_all_of_it
     table.manager.cancel([("web1", "20270101000000000000")])
     table.wait(SUSPEND_S - 1.0)
     assert table.take() == []
+    assert table.manager.figures()["lease"] is False, "the status says so"
     renew(table)
+    assert table.manager.figures()["lease"] is True
     assert [message["t"] for message in guest.heard()] == ["job", "cancel"]
     table.manager.tick()
     assert {"t": "heartbeat_ack"} in guest.heard()

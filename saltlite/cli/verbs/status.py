@@ -19,6 +19,13 @@ if TYPE_CHECKING:
     from saltlite.cli.console import Console
 
 MIB = 1024 * 1024
+_NO_LEASE = (
+    "none: it could not be renewed in the database, so this master acts on nothing of minions now: saltlite doctor"
+)
+_FENCED = (
+    "is fenced: it has stopped, or is cut off from the database, and its minions are at the others. Start it; see "
+    "`saltlite doctor` there"
+)
 
 
 def run(argv: Sequence[str], console: Console) -> int:
@@ -56,6 +63,8 @@ def _text(answer: Mapping[str, Any], console: Console) -> str:
             ("reports", _reports(link)),
             ("link", f"{link['sessions']} sessions, {link['handshakes']} handshakes, {_refused(link['refused'])}"),
         ]
+        if not link.get("lease", True):
+            lines.append(("lease", _NO_LEASE))
     wide = max(len(name) for name, _text in lines) + 2
     head = "".join(f"{name + ':' if name else '':<{wide}}{text}\n" for name, text in lines)
     masters = "\n" + masters_text(answer, console) if "masters" in answer else ""
@@ -72,8 +81,9 @@ def masters_text(answer: Mapping[str, Any], console: Console) -> str:
         valid = "damaged" if until is None else "expired" if until < now else f"for {format_duration(until - now)}"
         events = "" if behind is None else f"{behind} event{'' if behind == 1 else 's'}"
         rows.append((row["name"], row["state"], str(row["sessions"]), events, valid, row["address"], row["version"]))
+    gone = (f"{row['name']} {_FENCED}" for row in answer["masters"] if row["state"] == "fenced")
     due = (row.get("certificate_problem", "") for row in answer["masters"])
-    below = "".join(f"{printable(line)}\n" for line in (*filter(None, due), *answer["differences"]))
+    below = "".join(f"{printable(line)}\n" for line in (*gone, *filter(None, due), *answer["differences"]))
     return columns(rows, cut=(0, 5), width=width_for(console)) + below
 
 

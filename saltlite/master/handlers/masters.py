@@ -163,9 +163,9 @@ def handle_master_remove(master: Master, principal: Principal, request: Mapping[
     if name == master.identity.certificate.name:
         raise RefusedError(f"{name} is this master: remove it by a command on another one, once it has stopped")
     if row.state is not MasterState.FENCED:
+        drain = "" if row.state is MasterState.DRAINING else f"drain it (saltlite master drain {name}), "
         raise RefusedError(
-            f"{name} is {row.state}: drain it (saltlite master drain {name}), stop it, and remove it then; a master "
-            "that was lost is fenced after 10 s"
+            f"{name} is {row.state}: {drain}stop it, and remove it then; a master that was lost is fenced after 10 s"
         )
     if found := _open_job(store, row, master.clock.wall() - AWAY_S):
         jid, minions = found

@@ -20,7 +20,8 @@ def address_problem(config: MasterConfig) -> str:
     name servers."""
     host, port = _parts(config)
     try:
-        socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        # As bytes: text would need a codec, whose file the master's user may not be allowed to read.
+        socket.getaddrinfo(host.encode("ascii"), port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is no name of a host"
         return (

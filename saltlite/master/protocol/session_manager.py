@@ -144,8 +144,10 @@ class SessionManager:
         return bool(self._effects or self._acknowledged) or self.files.has_work
 
     def figures(self) -> dict[str, Any]:
-        """Numbers of sessions, strangers, finished handshakes, unacknowledged deliveries and refused frames."""
+        """Numbers of sessions, strangers, finished handshakes, unacknowledged deliveries and refused frames. `lease`:
+        whether a master that shares its store may act now; only such a master has it."""
         return {
+            **({} if self.sharing is None else {"lease": self.sharing.lease.is_held}),
             **self.sessions.figures(),
             "deliveries": sum(len(peer.outbox) for peer in self._sending.values()),
             "handshakes": self._handshakes_done,

@@ -194,10 +194,23 @@ def _check_port(seen: MasterEvidence) -> Iterator[Finding]:
         yield (ok if drains else warning)("port", f"the master on {seen.address} takes no new sessions: {why}")
         return
     if seen.proof is None:
-        fix = "ss -ltnp" if seen.around.pid is not None else ""
+        runs = seen.around.pid is not None
+        if runs and _has_no_lease(seen):
+            said = "while this master cannot renew its lease in the database"
+            yield warning("port", f"the master on {seen.address} takes no new sessions {said}")
+            return
+        fix = "ss -ltnp" if runs else ""
         yield problem("port", f"no master proves itself on {seen.address}: {seen.probe_problem}", fix)
         return
     yield ok("port", f"the master {seen.proof.name} proves itself on {seen.address}, fleet {seen.proof.fleet}")
+
+
+def _has_no_lease(seen: MasterEvidence) -> bool:
+    """Whether a master that shares its store may not act now, as far as can be seen."""
+    if seen.config is None or not seen.config.several_masters:
+        return False
+    link = (seen.status or {}).get("link")
+    return bool(seen.database_problem) or (link is not None and not link.get("lease", True))
 
 
 def _check_folders(seen: MasterEvidence) -> Iterator[Finding]:
@@ -319,10 +332,11 @@ def _check_masters(seen: MasterEvidence) -> Iterator[Finding]:
             undo = checks.command(seen.around, f"master drain {shlex.quote(name)} --undo")
             yield ok("masters", f"the master {name} drains: it gets no minions until `{undo}`")
         if row["state"] == "fenced":
+            remove = checks.command(seen.around, f"master remove {shlex.quote(name)}")
             yield warning(
                 "masters",
-                f"the master {name} has stopped, or is cut off from the database; remove it if it is gone for good",
-                checks.command(seen.around, f"master remove {shlex.quote(name)}"),
+                f"the master {name} has stopped, or is cut off from the database: start it, or see `saltlite doctor` "
+                f"there. Only if it is gone for good: `{remove}`",
             )
         elif row.get("certificate_problem"):
             yield warning("masters", row["certificate_problem"])
