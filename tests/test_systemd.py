@@ -20,6 +20,7 @@ import pytest
 
 from saltlite.config.api import ApiConfig
 from saltlite.config.master import MasterConfig
+from saltlite.master.processes.app import OPEN_FILES
 from tests.support.fleet import WAIT_S, free_port
 
 ROOT = Path(__file__).parent.parent
@@ -65,6 +66,12 @@ def test_a_unit_starts_what_the_install_of_the_readme_puts_there(daemon: str) ->
     venv = re.search(r"python3 -m venv (/\S+)", (ROOT / "saltlite" / "docs" / "install.md").read_text())
     assert venv is not None
     assert service(daemon)["ExecStart"] == f"{venv[1]}/bin/{daemon}"
+
+
+def test_the_unit_of_the_master_allows_as_many_minions_as_the_link_process_asks_for() -> None:
+    assert int(service("saltlite-master")["LimitNOFILE"]) == OPEN_FILES
+    # `several-masters.md` says that four masters serve 100,000 minions, of which three are left when one is lost.
+    assert OPEN_FILES > 100_000 / 3
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root has capabilities to leave out")

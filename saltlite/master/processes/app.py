@@ -305,8 +305,8 @@ log = logging.getLogger(__name__)
 
 SEALED_TOKENS = "tokens of logins"
 """What `identity.seal_key` makes a key for."""
-OPEN_FILES = 20_000
-"""Descriptors of the link process: one per minion."""
+OPEN_FILES = 65_536
+"""Descriptors of the link process: one per minion. The unit allows as many."""
 SOCKET_MODE = 0o600
 OPEN_SOCKET_MODE = 0o666
 """Mode of the clients' socket when users who are not operators have rights; the kernel tells who connects."""

@@ -445,7 +445,7 @@ class DuplicateKeys:
 # granted or is out of order ends its session.
 
 
-MINIONS_MAX = 20_000
+MINIONS_MAX = 65_536
 """Minions whose event rate is remembered, across sessions."""
 RESPONSES_PER_TURN = 8
 """Responses sent per turn of the link process: half a MiB to encrypt, about a millisecond."""
