@@ -301,7 +301,7 @@ def test_a_new_link_process_learns_whether_all_commits_are_wanted(tmp_path: Path
             other, _ = link.accept()
             with other:
                 payload = take_frame(bytearray(other.recv(65536)))
-                channel.watch(True)
+                channel.watch(wanted=True)
             assert payload is not None
             hellos.append(unpack(payload))
         assert channel._channel is not None

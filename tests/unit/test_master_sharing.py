@@ -267,7 +267,7 @@ def test_a_minion_of_the_version_before_hears_of_no_directory_and_is_told_to_rec
     among(table, *MASTERS)
     guests = joined(table, 2, moves=False)
     assert passes(table, guests, 3) == []
-    table.manager.drain(True)
+    table.manager.drain(wanted=True)
     assert [message["t"] for _name, message in told(guests, table)] == ["reconnect"] * 2
 
 
@@ -288,8 +288,8 @@ def test_a_master_that_drains_sends_its_minions_away_once_and_takes_no_more() ->
     passes(table, guests, 2)
     late = Guest(table, "late")
     late.prove(moves=True)
-    table.manager.drain(True)
-    table.manager.drain(True)
+    table.manager.drain(wanted=True)
+    table.manager.drain(wanted=True)
     assert [message for _name, message in told(guests, table)] == [{"t": "move", "to": "", "spread_ms": 15}] * 3
     # The directory says now that this master takes no sessions, and comes without a second request to leave.
     among(table, MASTERS[1], replace(MASTERS[0], is_up=False))
@@ -298,7 +298,7 @@ def test_a_master_that_drains_sends_its_minions_away_once_and_takes_no_more() ->
     late.decided("accepted")
     assert [message["t"] for _name, message in passes(table, [*guests, late], 2)] == ["welcome", "directory", "move"]
     assert isinstance(frames.parse(Guest(table, "web9").hello()), frames.BusyFrame)
-    table.manager.drain(False)
+    table.manager.drain(wanted=False)
     assert isinstance(frames.parse(Guest(table, "web9").hello()), frames.ReplyFrame)
 
 
@@ -543,7 +543,7 @@ def test_a_master_that_begins_anew_reads_again_which_minions_the_others_have() -
     channel = SimpleNamespace(channel=SimpleNamespace(send=lambda data: heard.append(unpack(data))))
     link._mworkers.append(cast("Any", channel))
     for begins in (False, True):
-        link._of_masters(cast("Any", channel), masters(1, [], [], [], [], None, begins=begins))
+        link._of_masters(cast("Any", channel), masters(1, begins=begins))
     assert [(one["t"], one.get("anew")) for one in heard] == [
         ("masters_done", None),
         ("elsewhere", True),

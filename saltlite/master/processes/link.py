@@ -401,22 +401,26 @@ class LinkProcess:
 
     def _of_masters(self, membership: MWorkerChannel, message: IpcMessage) -> None:
         manager = self._manager
-        if message["t"] == "placement":
-            manager.masters_are(*message["directory"])
-            manager.drain(message["draining"])
-            return
-        if message["t"] == "contest":
-            self._asks_contests = membership
-            manager.contested(Fingerprint(message["key"]), NewcomerElsewhere(message["n"], *message["newcomer"]))
-            self._reactor.call_later(PROBE_S, self._retry)
-            return
-        if message["t"] == "contest_over":
-            waiting = manager.sessions.deciding.get(Fingerprint(message["key"]))
-            if waiting is not None:
-                for mworker in self._mworkers:
-                    mworker.undecided.pop(waiting.session.id, None)
-            manager.contest_over(Fingerprint(message["key"]), message["boot"], message["order"], message["state"])
-            return
+        match message["t"]:
+            case "masters":
+                self._apply(membership, message)
+            case "placement":
+                manager.masters_are(*message["directory"])
+                manager.drain(wanted=message["draining"])
+            case "contest":
+                self._asks_contests = membership
+                manager.contested(Fingerprint(message["key"]), NewcomerElsewhere(message["n"], *message["newcomer"]))
+                self._reactor.call_later(PROBE_S, self._retry)
+            case "contest_over":
+                waiting = manager.sessions.deciding.get(Fingerprint(message["key"]))
+                if waiting is not None:
+                    for mworker in self._mworkers:
+                        mworker.undecided.pop(waiting.session.id, None)
+                manager.contest_over(Fingerprint(message["key"]), message["boot"], message["order"], message["state"])
+
+    def _apply(self, membership: MWorkerChannel, message: IpcMessage) -> None:
+        """Apply what other masters have committed, and say so when all sessions reflect it."""
+        manager = self._manager
         if message["begins"]:
             manager.end_lease()
         for key, state, minion in message["changes"]:

@@ -130,13 +130,13 @@ def keys(number: int, changes: Sequence[tuple[str, str, str]]) -> IpcMessage:
 
 def masters(
     number: int,
-    certificates: Sequence[bytes],
-    keys: Sequence[tuple[str, str, str]],
-    replaced: Sequence[tuple[str, str, int, int]],
-    elsewhere: Sequence[tuple[str, bool]],
-    lease: float | None,
     *,
     begins: bool,
+    certificates: Sequence[bytes] = (),
+    keys: Sequence[tuple[str, str, str]] = (),
+    replaced: Sequence[tuple[str, str, int, int]] = (),
+    elsewhere: Sequence[tuple[str, bool]] = (),
+    lease: float | None = None,
 ) -> IpcMessage:
     """What the other masters that share the store have committed: their certificates, keys that changed as in `keys`,
     sessions that began there, (minion, boot, run, handshake), and which minions came or went, as in `elsewhere`.
@@ -220,7 +220,7 @@ class LinkChannel:
         """How many keys are accepted: a new link process sets the pace of heartbeats by it."""
         self._send({"t": "fleet", "accepted_keys": accepted_keys})
 
-    def watch(self, wanted: bool) -> None:
+    def watch(self, *, wanted: bool) -> None:
         """Whether this MWorker wants to know of all commits, because it has other streams than those of jobs that it
         published. Without them it is woken up for its jobs only."""
         if wanted != self._watches:

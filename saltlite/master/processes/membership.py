@@ -288,7 +288,7 @@ class DirectorySigner:
         """The content with these masters, and its signature."""
         before = {one.name: one.is_up for one in self._entries or ()}
         entries = [
-            MasterEntry(row.name, row.address, row.weight, _takes_sessions(row, before.get(row.name, False)))
+            MasterEntry(row.name, row.address, row.weight, _takes_sessions(row, before=before.get(row.name, False)))
             for row in masters
             if self._lists_masters
         ]
@@ -298,9 +298,9 @@ class DirectorySigner:
         return self._signed
 
 
-def _takes_sessions(row: MasterRow, did: bool) -> bool:
+def _takes_sessions(row: MasterRow, *, before: bool) -> bool:
     # A master that begins anew is up again in a second: minions would get two directories for that.
-    return did if row.state is MasterState.JOINING else row.state is MasterState.UP
+    return before if row.state is MasterState.JOINING else row.state is MasterState.UP
 
 
 class Membership:
@@ -442,7 +442,7 @@ class Membership:
                 self._may_act = False
                 self._turn()
 
-        self._link.ask(lambda number: ipc.masters(number, [], [], [], [], None, begins=True), done)
+        self._link.ask(lambda number: ipc.masters(number, begins=True), done)
 
     def _tell_link(
         self, events: Sequence[Event], news: News, masters: Sequence[MasterRow], others: Sequence[bytes]
@@ -470,7 +470,15 @@ class Membership:
                 self._turn()
 
         def message(number: int) -> IpcMessage:
-            return ipc.masters(number, others, news.keys, news.replaced, news.elsewhere, until, begins=begins)
+            return ipc.masters(
+                number,
+                begins=begins,
+                certificates=others,
+                keys=news.keys,
+                replaced=news.replaced,
+                elsewhere=news.elsewhere,
+                lease=until,
+            )
 
         self._link.ask(message, done)
 

@@ -461,7 +461,7 @@ class MWorker:
         if not self._master.knows_elsewhere:
             self._logged(lambda: minions.read_elsewhere(self._master))
         self._wake_streams(None)
-        self._link.watch(any(client.stream is not None and client.watches for client in self._clients))
+        self._link.watch(wanted=any(client.stream is not None and client.watches for client in self._clients))
         self._reactor.call_later(LOOK_S, self._tick)
 
     def _tell_audit_head(self) -> None:
@@ -656,7 +656,7 @@ class MWorker:
             client.watches = _is_of_others(answer.follow)
             if client.watches:
                 # Before the stream is read: a later commit wakes it up.
-                self._link.watch(True)
+                self._link.watch(wanted=True)
             client.stream = self._open_stream(answer.follow)
             self._send_news(client)
 

@@ -376,11 +376,11 @@ class SessionManager:
         if self.sharing is not None:
             self.sharing.placement.directory_is(content, signature, self.sessions.by_id.values())
 
-    def drain(self, wanted: bool) -> None:
+    def drain(self, *, wanted: bool) -> None:
         """Whether this master takes no new sessions, and sends its minions to other masters."""
         if self.sharing is not None:
             self._handshakes.is_closed = wanted
-            self._send_all(self.sharing.placement.drain(wanted, self.sessions.by_id.values()))
+            self._send_all(self.sharing.placement.drain(self.sessions.by_id.values(), wanted=wanted))
 
     def lease(self, until: float) -> None:
         """This master may act until then (`Clock.boottime`)."""

@@ -214,7 +214,7 @@ class Placement:
         if self._message is not None and peer.hello["moves"]:
             self._untold.append(peer)
 
-    def drain(self, wanted: bool, sessions: Iterable[MinionSession]) -> Iterator[tuple[MinionSession, Message]]:
+    def drain(self, sessions: Iterable[MinionSession], *, wanted: bool) -> Iterator[tuple[MinionSession, Message]]:
         """Whether this master drains; the messages that send its minions away."""
         if wanted and not self.is_draining:
             leaving = list(sessions)
