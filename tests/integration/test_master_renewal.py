@@ -183,13 +183,13 @@ def test_a_master_that_was_removed_is_never_signed_for_again(site: Site, how: st
         site.clock.advance(renewal.KEEP_S)
     seen = site.store.last_seq()
     if how == "on its machine":
-        assert renewal.strike(site.pki("m1"), "m2")
-        assert not renewal.strike(site.pki("m1"), "m2")
+        assert renewal.remove_invited(site.pki("m1"), "m2")
+        assert not renewal.remove_invited(site.pki("m1"), "m2")
         site.start("m1")
     else:
         site.remove("m2")
         if how == "while the holder runs":
-            site.running["m1"].heed(site.store.events(seen))
+            site.running["m1"].on_events(site.store.events(seen))
     # It comes back, as it still reaches the database, and the holder starts again.
     for starts in range(2):
         site.clock.advance(70 * DAY if not starts else 0.0)
@@ -208,7 +208,7 @@ def test_an_invitation_after_a_removal_counts(site: Site) -> None:
     site.look()
     seen = site.store.last_seq()
     site.remove("m2")
-    site.running["m1"].heed(site.store.events(seen))
+    site.running["m1"].on_events(site.store.events(seen))
     site.invite("m2")
     site.start("m1")
     assert list(renewal.sign_for_invited(site.pki("m1"), site.config("m1").data_dir, NOW)) == ["m2"]

@@ -202,11 +202,11 @@ def run_remove(argv: Sequence[str], console: Console) -> int:
             # It may have been removed elsewhere, while this master, which has the fleet key, was away.
             unknown = error
     pki_dir = load_master(config_dir_of(parsed)).config.pki_dir
-    is_struck = os.access(os.path.join(pki_dir, identity.INVITED), os.R_OK) and renewal.strike(pki_dir, name)
-    if unknown is not None and not is_struck:
+    was_listed = os.access(os.path.join(pki_dir, identity.INVITED), os.R_OK) and renewal.remove_invited(pki_dir, name)
+    if unknown is not None and not was_listed:
         raise unknown
     print_answer({"name": name}, f"{name} is removed\n", parsed, console)
-    if away and away != name and not is_struck:
+    if away and away != name and not was_listed:
         console.note(
             f"{away}, which has the fleet key, is away: run the command there, too, or it may renew the certificate of "
             f"{name} if that comes back before it has read of the removal."

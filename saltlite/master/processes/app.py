@@ -333,8 +333,8 @@ SHARED_USER = (
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
-    """What processes of a master inherit by fork: its start, in wall-clock seconds, and shared memory."""
+class Inherited:
+    """What processes of a master inherit by fork: its start, in wall-clock seconds since 1970, and shared memory."""
 
     started_at: float
     incarnation: int
@@ -360,8 +360,8 @@ def run_master(config: MasterConfig, config_dir: str, on_ready: Callable[[], Non
     paths = Paths(config)
     lock = InstanceLock(paths.lock, program="saltlite-master", root_dir=config.root_dir)
     incarnation = int.from_bytes(os.urandom(4), "big") >> 1
-    shared = Shared(SystemClock().wall(), incarnation, SharedFillTimes(), board_of(config.worker_threads))
-    accepted = prepare_store(config, functools.partial(_loaded_store, paths, shared))
+    inherited = Inherited(SystemClock().wall(), incarnation, SharedFillTimes(), board_of(config.worker_threads))
+    accepted = prepare_store(config, functools.partial(_loaded_store, paths, inherited))
     ensure_identity_of(config, SystemClock().wall(), accepted)
     if os.geteuid() == 0 and link_account.uid == account.uid:
         log.warning("%s", SHARED_USER)
@@ -390,7 +390,7 @@ def run_master(config: MasterConfig, config_dir: str, on_ready: Callable[[], Non
         *(
             Spec(
                 name,
-                functools.partial(_run_mworker, config, paths, client_listener, name, shared),
+                functools.partial(_run_mworker, config, paths, client_listener, name, inherited),
                 lambda: (client_listener.fileno(),),
                 before_fork=before_fork,
             )
@@ -398,14 +398,14 @@ def run_master(config: MasterConfig, config_dir: str, on_ready: Callable[[], Non
         ),
         Spec(
             MAINTENANCE,
-            lambda ready: _run_maintenance(config, paths, shared, ready),
+            lambda ready: _run_maintenance(config, paths, inherited, ready),
             tuple,
             before_fork=before_fork,
         ),
         evaluators_spec(config, evaluator_listener),
     ]
     config_dir = os.path.abspath(config_dir)
-    specs += _beside_jobs(config, paths, config_dir, shared)
+    specs += _event_log_specs(config, paths, config_dir, inherited)
     if runner_listener is not None:
         run = functools.partial(_run_peer_runners, config, runner_listener, config_dir)
         specs.append(Spec(PEER_RUNNERS, run, lambda: (runner_listener.fileno(),)))
@@ -413,8 +413,8 @@ def run_master(config: MasterConfig, config_dir: str, on_ready: Callable[[], Non
         specs.append(auth_spec(config, auth_listener))
     reactor = Reactor()
     relay.listen(reactor)
-    supervisor = Supervisor(reactor, without_board(specs, shared.board), what="the master", on_ready=on_ready)
-    supervisor.every(LOOK_S, Watchdog(shared.board, supervisor.children, reactor.now).look)
+    supervisor = Supervisor(reactor, without_board(specs, inherited.board), what="the master", on_ready=on_ready)
+    supervisor.every(LOOK_S, Watchdog(inherited.board, supervisor.children, reactor.now).look)
     showing = [spec.name for spec in specs if _shows_certificate(spec.name)]
     keep_certificate(config, SystemClock().wall, supervisor, showing)
     problem = supervisor.run()
@@ -425,17 +425,18 @@ def run_master(config: MasterConfig, config_dir: str, on_ready: Callable[[], Non
         raise StartupError(problem)
 
 
-def _beside_jobs(config: MasterConfig, paths: Paths, config_dir: str, shared: Shared) -> list[Spec]:
+def _event_log_specs(config: MasterConfig, paths: Paths, config_dir: str, inherited: Inherited) -> list[Spec]:
     """The processes that follow the event log: returners, hooks, and the one that knows the other masters."""
     names = returner_names(config)
     specs = [
-        Spec(f"returner {name}", functools.partial(_run_returner, config, paths, shared, name), tuple) for name in names
+        Spec(f"returner {name}", functools.partial(_run_returner, config, paths, inherited, name), tuple)
+        for name in names
     ]
     if config.hooks:
-        run = functools.partial(_run_hooks, config, paths, config_dir, shared)
+        run = functools.partial(_run_hooks, config, paths, config_dir, inherited)
         specs.append(Spec(HOOKS, run, tuple))
     if config.several_masters:
-        specs.append(Spec(MEMBERSHIP, functools.partial(_run_membership, config, paths, shared), tuple))
+        specs.append(Spec(MEMBERSHIP, functools.partial(_run_membership, config, paths, inherited), tuple))
     return specs
 
 
@@ -455,7 +456,7 @@ def listen_for_minions(config: MasterConfig) -> socket.socket:
             time.sleep(PORT_RETRY_S)
 
 
-def _loaded_store(paths: Paths, shared: Shared, seal_key: bytes | None = None) -> Callable[[], Store]:
+def _loaded_store(paths: Paths, inherited: Inherited, seal_key: bytes | None = None) -> Callable[[], Store]:
     """How to open the store. Imports it, and reads what it is sealed with, before root's rights are dropped: the user
     may read neither Python's folders nor pki_dir.
 
@@ -470,7 +471,7 @@ def _loaded_store(paths: Paths, shared: Shared, seal_key: bytes | None = None) -
     seal_key = seal_key or seal_key_of(paths.config)
     return lambda: PostgresStore(
         paths.config.database,
-        master=shared.incarnation,
+        master=inherited.incarnation,
         application=f"saltlite master {name}",
         name=name,
         several=paths.config.several_masters,
@@ -581,7 +582,7 @@ def _run_mworker(
     paths: Paths,
     clients: socket.socket,
     name: str,
-    shared: Shared,
+    inherited: Inherited,
     ready: Callable[[], None],
 ) -> None:
     from saltlite.files.roots import FileRoots  # noqa: PLC0415 - the link process never loads handlers
@@ -594,8 +595,8 @@ def _run_mworker(
 
     started_as = os.geteuid()
     place = LinkAddress(paths.link_socket, started_as)
-    make_master, close = _open_master(config, paths, shared)
-    marks = shared.board.marks(name)
+    make_master, close = _open_master(config, paths, inherited)
+    marks = inherited.board.marks(name)
     reactor = Reactor(marks=marks)
     roots = FileRoots(
         config.file_roots,
@@ -628,7 +629,7 @@ def _run_mworker(
             master.asking = AskingEverywhere(reactor, link, master.shared, master.clock, me)
         master.audit = AuditTrail(paths.audit, chain, room, master.clock.wall)
         master.audit.record(name, "start", {"version": __version__, "options": digest_of_options(master.config.shown)})
-        master.pillar_guesses = guess_limiter(shared.fill_times)
+        master.pillar_guesses = guess_limiter(inherited.fill_times)
         master.pillars.evaluator = evaluations
         master.peer_runs = peer_runs
         return master
@@ -640,7 +641,7 @@ def _run_mworker(
 
 
 def _open_master(
-    config: MasterConfig, paths: Paths, shared: Shared
+    config: MasterConfig, paths: Paths, inherited: Inherited
 ) -> tuple[Callable[[LinkChannel], Master], Callable[[], None]]:
     """The context of handlers in a process that drops its rights here, and a function that closes it."""
     from saltlite.pillar.evaluation import Pillars  # noqa: PLC0415 - as above
@@ -650,7 +651,7 @@ def _open_master(
     who = MasterIdentity(fingerprint(certificate.fleet_public), certificate, identity.job_key(config.pki_dir))
     if identity.shared_key(config.pki_dir) is not None:
         who = replace(who, login_secret=identity.seal_key(config.pki_dir, SEALED_TOKENS))
-    open_store = _loaded_store(paths, shared)
+    open_store = _loaded_store(paths, inherited)
     open_inventory, open_areas = loaded_inventory(config), loaded_areas(config)
     operators = frozenset({0, os.geteuid()})
     link_uid = accounts_of(config)[1].uid
@@ -669,7 +670,7 @@ def _open_master(
         operators=operators,
         store_max=config.store_max * MIB,
         mworkers=config.worker_threads,
-        started_at=shared.started_at,
+        started_at=inherited.started_at,
         copies_dir=paths.copies,
         nodegroups=config.nodegroups,
         resources=_rules(config),
@@ -710,7 +711,9 @@ def _granted(config: MasterConfig, own: frozenset[int]) -> Granted:
     )
 
 
-def _run_hooks(config: MasterConfig, paths: Paths, config_dir: str, shared: Shared, ready: Callable[[], None]) -> None:
+def _run_hooks(
+    config: MasterConfig, paths: Paths, config_dir: str, inherited: Inherited, ready: Callable[[], None]
+) -> None:
     from saltlite.hooks import read_hooks  # noqa: PLC0415 - the other processes have no hooks
     from saltlite.master.processes.hooks import (  # noqa: PLC0415 - as above
         HookRunners,
@@ -722,8 +725,8 @@ def _run_hooks(config: MasterConfig, paths: Paths, config_dir: str, shared: Shar
     place = LinkAddress(paths.link_socket, os.geteuid())
     hooks = read_hooks(config.hooks)
     sock = start_starter(hooks, config_dir)
-    make_master, close = _open_master(config, paths, shared)
-    reactor = Reactor(marks=shared.board.marks(HOOKS))
+    make_master, close = _open_master(config, paths, inherited)
+    reactor = Reactor(marks=inherited.board.marks(HOOKS))
     link = LinkChannel(reactor, place, ipc.MAINTENANCE, lambda _batch: None)
     runners = HookRunners(reactor, sock) if sock is not None else None
     master = make_master(link)
@@ -744,23 +747,25 @@ def _cursor_in(config: MasterConfig, store: Store, name: str, path: str) -> Even
     return SharedCursor(cast("SharedStore", store), SystemClock(), name, identity.name_of(config), file.read)
 
 
-def _run_returner(config: MasterConfig, paths: Paths, shared: Shared, name: str, ready: Callable[[], None]) -> None:
+def _run_returner(
+    config: MasterConfig, paths: Paths, inherited: Inherited, name: str, ready: Callable[[], None]
+) -> None:
     from saltlite.master.processes.returner import run_returner  # noqa: PLC0415 - the other processes never load a plug-in
 
     def cursor_in(store: Store) -> EventLogCursor:
         return _cursor_in(config, store, f"returner {name}", paths.returner(name))
 
-    run_returner(config, name, cursor_in, _loaded_store(paths, shared), SystemClock(), ready)
+    run_returner(config, name, cursor_in, _loaded_store(paths, inherited), SystemClock(), ready)
 
 
-def _run_membership(config: MasterConfig, paths: Paths, shared: Shared, ready: Callable[[], None]) -> None:
+def _run_membership(config: MasterConfig, paths: Paths, inherited: Inherited, ready: Callable[[], None]) -> None:
     from saltlite.master.processes.membership import run_membership  # noqa: PLC0415 - for a shared store only
 
     place = ipc.LinkAddress(paths.link_socket, os.geteuid())
-    run_membership(config, _loaded_store(paths, shared), place, SystemClock(), shared.incarnation, ready)
+    run_membership(config, _loaded_store(paths, inherited), place, SystemClock(), inherited.incarnation, ready)
 
 
-def _run_maintenance(config: MasterConfig, paths: Paths, shared: Shared, ready: Callable[[], None]) -> None:
+def _run_maintenance(config: MasterConfig, paths: Paths, inherited: Inherited, ready: Callable[[], None]) -> None:
     from saltlite.master.processes.description import (  # noqa: PLC0415 - as in _run_mworker
         DESCRIBE_FIRST_S,
         DESCRIBE_S,
@@ -769,13 +774,13 @@ def _run_maintenance(config: MasterConfig, paths: Paths, shared: Shared, ready: 
     from saltlite.master.processes.link_channel import LinkAddress, LinkChannel  # noqa: PLC0415 - as in _run_mworker
     from saltlite.master.processes.maintenance import begin_maintenance  # noqa: PLC0415 - as in _run_mworker
 
-    open_store = _loaded_store(paths, shared)
+    open_store = _loaded_store(paths, inherited)
     open_inventory = loaded_inventory(config)
     place = LinkAddress(paths.link_socket, os.geteuid())
     holder = identity.holder_of(config.pki_dir) if config.several_masters else ""
     drop_to(config.user)
     store = open_store()
-    reactor = Reactor(marks=shared.board.marks(MAINTENANCE))
+    reactor = Reactor(marks=inherited.board.marks(MAINTENANCE))
     link = LinkChannel(reactor, place, ipc.MAINTENANCE, lambda _batch: None)
     opened = functools.partial(_opened, open_inventory, store)
     kept = begin_maintenance(config, reactor, store, SystemClock(), link, opened, paths.copies)

@@ -124,7 +124,7 @@ class Contests:
         self._answers: dict[int, list[tuple[MinionId, str]]] = {}
         """What is to be told, by the number of the question."""
 
-    def heed(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         """An event of some master. Raises StoreError."""
         by = str(event.data.get("by", ""))
         if event.tag == tag_master(by, CONTESTED):

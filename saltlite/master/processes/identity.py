@@ -190,7 +190,7 @@ def ensure_identity(pki_dir: str, name: str, now: float, accepted: int = 0) -> b
     `now` is seconds since 1970, `accepted` the number of accepted keys in the store. Raises StartupError for keys that
     are damaged, readable by others, or missing and not replaceable.
     """
-    with alone(pki_dir):
+    with locked(pki_dir):
         return _ensure(pki_dir, name, now, accepted)
 
 
@@ -199,7 +199,7 @@ def rotate(pki_dir: str, name: str, now: float) -> Succession:
 
     Raises StartupError as `ensure_identity`, and UsageError where there is no fleet key yet.
     """
-    with alone(pki_dir):
+    with locked(pki_dir):
         if not fleet_files(pki_dir).present:
             raise UsageError(f"there is no fleet key in {pki_dir} yet: the master makes it on its first start")
         _ensure(pki_dir, name, now, 0)
@@ -219,7 +219,7 @@ def replace_lost(pki_dir: str, name: str, now: float) -> Fingerprint:
 
     Raises UsageError if the fleet key is not lost.
     """
-    with alone(pki_dir):
+    with locked(pki_dir):
         found = fleet_files(pki_dir)
         if found.was_invited:
             fleet_key(pki_dir)
@@ -257,7 +257,7 @@ def fleet_key(pki_dir: str) -> bytes:
 def own_keys(pki_dir: str) -> tuple[bytes, bytes]:
     """The public keys of this master, for its link process and for jobs, which are made if they are missing. Raises
     StartupError."""
-    with alone(pki_dir):
+    with locked(pki_dir):
         renewed = _decoded(read_secret(_path(pki_dir, "master.cert"))) is not None
         for own in ("master.key", "job.key"):
             _ensure_own(pki_dir, own, renewed=renewed)
@@ -269,7 +269,7 @@ def install_invited(pki_dir: str, certificate: MasterCertificate, chain: bytes, 
 
     The certificate is written last: until then no master starts here, and this can be repeated.
     """
-    with alone(pki_dir):
+    with locked(pki_dir):
         write_secret(_path(pki_dir, SHARED_KEY), shared)
         write_secret(_path(pki_dir, HOLDER), f"{holder}\n".encode())
         if chain:
@@ -280,7 +280,7 @@ def install_invited(pki_dir: str, certificate: MasterCertificate, chain: bytes, 
 
 def replace_certificate(pki_dir: str, certificate: MasterCertificate, chain: bytes) -> None:
     """Make this verified certificate, which may be by a successor of the fleet key, that of this invited master. The
-    caller is `alone`, and repeats it after an interruption. Raises StartupError."""
+    caller holds the lock (`locked`), and repeats it after an interruption. Raises StartupError."""
     if certificate.fleet_public != certificate_of(pki_dir).fleet_public:
         write_secret(_path(pki_dir, "fleet.chain"), chain)
         _write_id(pki_dir, certificate.fleet_public)
@@ -331,7 +331,7 @@ def derived_key(secret: bytes, purpose: str) -> bytes:
 
 def begin_shared_key(pki_dir: str) -> bytes:
     """A shared.key that is not in use yet, the same after an interruption. Raises StartupError."""
-    with alone(pki_dir):
+    with locked(pki_dir):
         path = _path(pki_dir, NEW_SHARED_KEY)
         key = read_secret(path)
         if key is None or len(key) != KEY_BYTES:
@@ -342,7 +342,7 @@ def begin_shared_key(pki_dir: str) -> bytes:
 
 def use_shared_key(pki_dir: str) -> None:
     """The store is sealed with the key of `begin_shared_key`. Raises StartupError."""
-    with alone(pki_dir):
+    with locked(pki_dir):
         write_secret(_path(pki_dir, SHARED_KEY), _key(pki_dir, NEW_SHARED_KEY))
         os.unlink(_path(pki_dir, NEW_SHARED_KEY))
 
@@ -512,7 +512,7 @@ def _write_id(pki_dir: str, fleet_public: bytes) -> None:
 
 
 @contextmanager
-def alone(pki_dir: str) -> Iterator[None]:
+def locked(pki_dir: str) -> Iterator[None]:
     """An exclusive lock: a command may rotate the fleet key while the master renews its certificate."""
     try:
         folder = os.open(pki_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -86,8 +86,8 @@ SEEN_S = 1.0
 """How long an answer waits for other masters to tell when they last saw their minions."""
 SILENT_MAX_S = 1e9
 """Seconds, more than any minion was ever silent."""
-NOTHING = 2**63
-"""After every event."""
+AFTER_ALL = 2**63
+"""A number after that of every event."""
 JOINED, FENCED, ASKED, SEEN = "joined", "fenced", "asked", "seen"
 """What happens to masters: see `tag_master`."""
 _KEY_TAGS = frozenset({tag_key(), tag_auth()})
@@ -263,7 +263,7 @@ class News:
     has_joined: bool
     """Whether another master joins, whose certificate the link process needs."""
     withdrawn: int
-    """The first event by which a key lost its rights; NOTHING without one."""
+    """The first event by which a key lost its rights; AFTER_ALL without one."""
 
     @property
     def concerns_link(self) -> bool:
@@ -487,7 +487,7 @@ class Membership:
         done = events[: self._hand_over(events)]
         if done:
             if self._renewals is not None:
-                self._renewals.heed(done)
+                self._renewals.on_events(done)
             self._last = done[-1]
             self._me = replace(self._me, applied=self._last.seq)
             self._link.wake_up(_jobs_of(done))
@@ -598,7 +598,7 @@ class Membership:
         keys: dict[Fingerprint, str] = {}
         came: set[MinionId] = set()
         gone: set[MinionId] = set()
-        withdrawn = NOTHING
+        withdrawn = AFTER_ALL
         for event in events:
             if event.tag == tag_key() and "fingerprint" in event.data and event.data.get("act") != KeyState.ACCEPTED:
                 withdrawn = min(withdrawn, event.seq)
@@ -635,13 +635,13 @@ class Membership:
             if number and self._clock.monotonic() >= until:
                 return number
             try:
-                self._heed(event)
+                self._on_event(event)
             except (LookupError, TypeError, ValueError):
                 # To end here would stop this master for as long as the event is in the database.
                 log.error("event %d is not one that masters write, and is passed over", event.seq)  # noqa: TRY400 - a sentence
         return len(events)
 
-    def _heed(self, event: Event) -> None:
+    def _on_event(self, event: Event) -> None:
         """Do what this master has to do about an event. Raises StoreError."""
         jid = Jid(str(event.data.get("jid", "")))
         is_turn = event.tag == tag_job_turn(jid) and event.data.get("by") != self._me.name
@@ -654,7 +654,7 @@ class Membership:
         elif event.tag == tag_master(str(event.data.get("by", "")), ASKED) and event.data["by"] != self._me.name:
             self._tell_last_seen(event)
         else:
-            self._contests.heed(event)
+            self._contests.on_event(event)
 
     def _tell_last_seen(self, question: Event) -> None:
         """Answer another master when this one last saw minions, if it has any of them."""

@@ -13,8 +13,8 @@ restarts the processes that present it.
 The database decides nothing here but when to renew. Who can write to it cannot have another name or key signed, as both
 come from the list, nor make a master take what the fleet key did not sign for its own keys, or an older certificate.
 
-A master that was removed is struck off the list: `saltlite master remove` does that on the holder's machine, and the
-holder does when it reads the event of a removal elsewhere, also of one that happened while it was away.
+A master that was removed is deleted from the list: by `saltlite master remove` on the machine of the holder, and by the
+holder when it reads the event of a removal elsewhere, also of one that happened while it was away.
 """
 
 from __future__ import annotations
@@ -131,14 +131,14 @@ def invited(pki_dir: str) -> list[Invited]:
 
 def add_invited(pki_dir: str, name: str, static_public: bytes, job_public: bytes) -> None:
     """Renew the certificate of that master from now on, for these keys only. Raises StartupError."""
-    with identity.alone(pki_dir):
+    with identity.locked(pki_dir):
         kept = [one for one in invited(pki_dir) if one.name != name]
         _write(pki_dir, [*kept, Invited(secrets.token_hex(8), name, static_public, job_public)])
 
 
-def strike(pki_dir: str, name: str) -> bool:
+def remove_invited(pki_dir: str, name: str) -> bool:
     """Never sign for that master again, unless it is invited anew; whether it was on the list. Raises StartupError."""
-    with identity.alone(pki_dir):
+    with identity.locked(pki_dir):
         found = invited(pki_dir)
         kept = [one for one in found if one.name != name]
         if kept != found:
@@ -160,15 +160,15 @@ def _write(pki_dir: str, rows: Iterable[Invited]) -> None:
 def sign_for_invited(pki_dir: str, data_dir: str, now: float) -> dict[str, tuple[str, Renewed]]:
     """The number on the list and a new certificate of each invited master, by its name; nothing without the fleet key.
 
-    Strikes off those whose removal the membership process has seen. Raises SaltliteError.
+    Deletes those whose removal the membership process has seen. Raises SaltliteError.
     """
     found = identity.fleet_files(pki_dir)
     if found.key is None:
         return {}
-    barred = _removed(_said(os.path.join(data_dir, REMOVED_FILE)))
-    with identity.alone(pki_dir):
+    removed = _removed(_said(os.path.join(data_dir, REMOVED_FILE)))
+    with identity.locked(pki_dir):
         rows = invited(pki_dir)
-        kept = [one for one in rows if one.number not in barred]
+        kept = [one for one in rows if one.number not in removed]
         if kept != rows:
             _write(pki_dir, kept)
     chain = encode_chain(found.chain[-FLEET_CHAIN_RECORDS:])
@@ -186,7 +186,7 @@ def adopt(pki_dir: str, data_dir: str, now: float) -> None:
     said = _said(os.path.join(data_dir, ANSWER_FILE)).get("answer")
     if not isinstance(said, str):
         return
-    with identity.alone(pki_dir):
+    with identity.locked(pki_dir):
         found = identity.fleet_files(pki_dir)
         if not found.was_invited or found.certificate is None:
             return
@@ -243,7 +243,7 @@ class Renewals:
         self._look_at = clock.monotonic()
         self._keep_at = clock.monotonic()
         known = self._removed_file.read() if signed else {}
-        self._barred = _removed(known)
+        self._removed_numbers = _removed(known)
         self._seq = known["seq"] if isinstance(known.get("seq"), int) else None
         """The last event that was searched for removals."""
         self._has_caught_up = not signed
@@ -270,21 +270,21 @@ class Renewals:
                     writer.offer_certificate(name, offer)
             log.info("new certificates are offered to %s", ", ".join(sorted(offers)))
 
-    def heed(self, events: Sequence[Event]) -> None:
+    def on_events(self, events: Sequence[Event]) -> None:
         """These have happened. Raises StoreError."""
         if not self._signed or not events:
             return
-        has_struck = False
+        is_changed = False
         for event in events:
             name = str(event.data.get("name", ""))
             if event.tag == tag_master(name, REMOVED) and name in self._signed:
                 number, _renewed = self._signed.pop(name)
-                self._barred.add(number)
-                has_struck = True
+                self._removed_numbers.add(number)
+                is_changed = True
                 log.warning("the master %s was removed: its certificate is not renewed any more", name)
         if self._has_caught_up:
             self._seq = events[-1].seq
-        if has_struck or (self._has_caught_up and self._clock.monotonic() >= self._keep_at):
+        if is_changed or (self._has_caught_up and self._clock.monotonic() >= self._keep_at):
             self._keep()
 
     def _catch_up(self) -> None:
@@ -294,13 +294,13 @@ class Renewals:
             self._keep()
             return
         events = self._store.events(self._seq, EVENTS)
-        self.heed(events)
+        self.on_events(events)
         self._seq = events[-1].seq if events else last
         self._has_caught_up = len(events) < EVENTS
 
     def _keep(self) -> None:
         self._keep_at = self._clock.monotonic() + KEEP_S
-        self._removed_file.write({"seq": self._seq, "removed": sorted(self._barred)})
+        self._removed_file.write({"seq": self._seq, "removed": sorted(self._removed_numbers)})
 
     def _offer(self, row: MasterRow) -> bytes:
         """What that master is to be offered and is not yet; empty if nothing is due."""

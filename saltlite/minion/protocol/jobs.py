@@ -123,16 +123,16 @@ class JobSlots:
 
     def next(self) -> Iterator[str]:
         """The jobs that may start now, in order; give each its slot before you ask for the next."""
-        for lane in (self._processes, self._parts):
-            while lane.waiting and not lane.is_full:
-                yield lane.waiting.popleft()
+        for queue in (self._processes, self._parts):
+            while queue.waiting and not queue.is_full:
+                yield queue.waiting.popleft()
 
     def drop(self, jid: str) -> None:
         """Remove a job from its slot or its queue."""
-        lane = self.of(jid)
-        if jid in lane.waiting:
-            lane.waiting.remove(jid)
-        lane.active.discard(jid)
+        queue = self.of(jid)
+        if jid in queue.waiting:
+            queue.waiting.remove(jid)
+        queue.active.discard(jid)
 
 
 # -- Admission: signature, audience and age of a job
@@ -219,15 +219,15 @@ class Capacity:
     """Whether the queue is full."""
 
 
-def refused_at_once(jid: str, deliver_ms: int, standing: Capacity) -> tuple[TargetState, str] | None:
+def refused_at_once(jid: str, deliver_ms: int, capacity: Capacity) -> tuple[TargetState, str] | None:
     """Why a valid job is refused, None if it is accepted. `deliver_ms` is the rest of its delivery time."""
-    if jid <= standing.floor:
+    if jid <= capacity.floor:
         return TargetState.REFUSED, "the job is older than this minion's journal"
     if deliver_ms <= 0:
         return TargetState.EXPIRED, "it could not be delivered in time"
-    if not standing.has_room:
+    if not capacity.has_room:
         return TargetState.REFUSED, "the minion's spool of unsent results is full"
-    if standing.is_crowded:
+    if capacity.is_crowded:
         return TargetState.REFUSED, f"{QUEUE_MAX} jobs wait on the minion already"
     return None
 
@@ -275,7 +275,7 @@ class JobMachine:
     def __init__(self, minion: str, clock: Clock, *, limit: int, longest_s: float) -> None:
         self.minion = minion
         self._clock = clock
-        self._places = JobSlots(limit)
+        self._slots = JobSlots(limit)
         self._offers = Offers(clock, self._do)
         self._segments = PartSegments(clock, self._offers, self._do)
         self._longest_s = longest_s
@@ -301,15 +301,15 @@ class JobMachine:
 
     def deadline(self) -> float:
         """Monotonic time at which `tick()` is due; infinity for never."""
-        moments = [self._entries[jid].expires for jid in self._places.waiting]
-        for entry in (self._entries[jid] for jid in self._places.active):
+        moments = [self._entries[jid].expires for jid in self._slots.waiting]
+        for entry in (self._entries[jid] for jid in self._slots.active):
             moments.append(min(entry.limit, entry.kill_at))
         return min([*moments, self._offers.next()])
 
     @property
     def running(self) -> list[str]:
         """The jids with a running process, sorted."""
-        return sorted(jid for jid in self._places.active if self._entries[jid].step is JournalStep.STARTED)
+        return sorted(jid for jid in self._slots.active if self._entries[jid].step is JournalStep.STARTED)
 
     # -- what happens
 
@@ -368,7 +368,7 @@ class JobMachine:
     def connected(self, spooled: Iterable[str]) -> None:
         """Handle a READY session: offer every result without an acknowledgement."""
         self._offers.clear()
-        active = self._places.active
+        active = self._slots.active
         for jid in (jid for jid in spooled if jid not in active):
             self._offer(jid)
 
@@ -385,7 +385,7 @@ class JobMachine:
             self._tell(delivery.jid, TargetState.REFUSED, f"the job was not accepted: {error}")
             return
         deliver_ms = min(delivery.deliver_ms, body.deliver_ms)
-        is_crowded = self._places.of(delivery.jid).is_crowded
+        is_crowded = self._slots.of(delivery.jid).is_crowded
         known = Capacity(self._floor, has_room=self._quota, is_crowded=is_crowded)
         refusal = refused_at_once(delivery.jid, deliver_ms, known)
         if refusal is not None:
@@ -401,11 +401,11 @@ class JobMachine:
         entry = JobEntry(delivery.jid, JournalStep.RECEIVED, issuer, body, tuple(delivery.srns), expires=expires)
         self._entries[delivery.jid] = entry
         self._effects.append(received(delivery, issuer, deliver_ms, wall_ms=int(self._clock.wall() * 1000)))
-        lane = self._places.of(delivery.jid)
-        if self._open and not lane.is_full:
+        queue = self._slots.of(delivery.jid)
+        if self._open and not queue.is_full:
             self._fork(entry, body)
         else:
-            lane.waiting.append(delivery.jid)
+            queue.waiting.append(delivery.jid)
             self._tell(delivery.jid, TargetState.RECEIVED)
 
     # -- jobs that the minion begins by itself
@@ -429,7 +429,7 @@ class JobMachine:
             return disk_full(self._full)
         if not self._quota:
             return "the minion's spool of unsent results is full"
-        return f"{QUEUE_MAX} jobs wait on the minion already" if self._places.is_crowded else ""
+        return f"{QUEUE_MAX} jobs wait on the minion already" if self._slots.is_crowded else ""
 
     def begin(self, body: JobBody, encoded: bytes, wait_ms: int) -> None:
         """Begin a job of the minion itself, which no master has signed. It may wait `wait_ms` for its start."""
@@ -473,7 +473,7 @@ class JobMachine:
         entry = self._entries.get(jid)
         if entry is None or entry.step not in (JournalStep.RECEIVED, JournalStep.STARTED):
             return
-        self._places.drop(jid)
+        self._slots.drop(jid)
         if entry.step is JournalStep.STARTED:
             # The process waits, and never enters the function.
             self._effects.append(entry.end(SIGKILL, late=False))
@@ -498,7 +498,7 @@ class JobMachine:
         entry = self._entries.get(jid)
         if entry is None or entry.step is not JournalStep.STARTED:
             return
-        self._places.drop(jid)
+        self._slots.drop(jid)
         why = result_unwritten(unwritten) if unwritten else without_result(how)
         noted = ""
         if not left_result:
@@ -526,7 +526,7 @@ class JobMachine:
         entry = self._entries.get(part)
         if entry is None or entry.step is not JournalStep.STARTED:
             return
-        self._places.drop(part)
+        self._slots.drop(part)
         self._segments.ended(entry, how)
         self._start_queued()
 
@@ -556,10 +556,10 @@ class JobMachine:
             self._cancel_ahead(jid)
         elif entry.step is JournalStep.STARTED:
             self._end(entry, TargetState.CANCELLED)
-        elif jid in self._places.active:
+        elif jid in self._slots.active:
             entry.ending, entry.reason = TargetState.CANCELLED, "cancelled before it started"
         elif entry.step is JournalStep.RECEIVED:
-            self._places.drop(jid)
+            self._slots.drop(jid)
             self._refuse(jid, TargetState.CANCELLED, "cancelled before it started")
         else:
             self._report(entry)
@@ -575,15 +575,15 @@ class JobMachine:
     def tick(self) -> None:
         """Handle time: end what has run too long, drop what waited too long, offer again."""
         now = self._clock.monotonic()
-        for jid in sorted(self._places.active):
+        for jid in sorted(self._slots.active):
             entry = self._entries[jid]
             if entry.ending is None and now >= entry.limit:
                 self._end(entry, TargetState.TIMED_OUT)
             elif now >= entry.kill_at:
                 entry.kill_at = NEVER
                 self._effects.append(entry.end(SIGKILL, late=False))
-        for jid in [jid for jid in self._places.waiting if now >= self._entries[jid].expires]:
-            self._places.drop(jid)
+        for jid in [jid for jid in self._slots.waiting if now >= self._entries[jid].expires]:
+            self._slots.drop(jid)
             self._refuse(jid, TargetState.EXPIRED, "it waited too long on the minion for a free place")
         for result in self._offers.due():
             self._offer(result)
@@ -656,17 +656,17 @@ class JobMachine:
     # -- inside: processes
 
     def _fork(self, entry: JobEntry, body: JobBody) -> None:
-        self._places.of(entry.jid).active.add(entry.jid)
+        self._slots.of(entry.jid).active.add(entry.jid)
         self._effects.append(entry.fork(body))
 
     def _start_queued(self) -> None:
-        for jid in self._places.next() if self._open else ():
+        for jid in self._slots.next() if self._open else ():
             entry = self._entries[jid]
             if entry.body is not None:
                 self._fork(entry, entry.body)
 
     def _not_started(self, jid: str, state: TargetState, reason: str) -> None:
-        self._places.drop(jid)
+        self._slots.drop(jid)
         self._refuse(jid, state, reason)
         self._start_queued()
 
@@ -694,11 +694,11 @@ class JobMachine:
             self._refuse(job.jid, *refusal)
         else:
             entry.expires = self._clock.monotonic() + (job.deliver_ms - waited_ms) / 1000
-            self._places.of(job.jid).waiting.append(job.jid)
+            self._slots.of(job.jid).waiting.append(job.jid)
 
     def _replay_started(self, entry: JobEntry, job: RecoveredJob, spooled: Collection[str]) -> None:
         if job.alive:
-            self._places.of(job.jid).active.add(job.jid)
+            self._slots.of(job.jid).active.add(job.jid)
             ran_s = max(0.0, self._clock.wall() - job.started_wall_ms / 1000)
             entry.limit = self._clock.monotonic() + longest_s(body_of(job), self._longest_s) - ran_s
             return
