@@ -85,7 +85,6 @@ from saltlite.targeting.banks import Banks
 
 if TYPE_CHECKING:
     from saltlite.config.master import MasterConfig
-    from saltlite.master.processes.link_channel import LinkChannel
     from saltlite.master.store.sharing import SharedStore
     from saltlite.resources.registry.mmap import ResourceRegistry
 
@@ -590,11 +589,10 @@ def _run_mworker(
     from saltlite.master.processes.auth_process import Backends  # noqa: PLC0415 - as above
     from saltlite.master.processes.evaluators import Evaluations  # noqa: PLC0415 - as above
     from saltlite.master.processes.fleet import AskingEverywhere  # noqa: PLC0415 - as above
-    from saltlite.master.processes.link_channel import LinkAddress  # noqa: PLC0415 - as above
     from saltlite.master.processes.mworker import MWorker  # noqa: PLC0415 - as above
 
     started_as = os.geteuid()
-    place = LinkAddress(paths.link_socket, started_as)
+    place = ipc.LinkAddress(paths.link_socket, started_as)
     make_master, close = _open_master(config, paths, inherited)
     marks = inherited.board.marks(name)
     reactor = Reactor(marks=marks)
@@ -615,7 +613,7 @@ def _run_mworker(
 
         peer_runs = PeerRuns(reactor, paths.runner_socket, started_as)
 
-    def make_with_files(link: LinkChannel) -> Master:
+    def make_with_files(link: ipc.LinkChannel) -> Master:
         master = make_master(link)
         master.files = roots
         roots.bring = CopyAreas(paths.copies, master.shared_areas).bring
@@ -642,7 +640,7 @@ def _run_mworker(
 
 def _open_master(
     config: MasterConfig, paths: Paths, inherited: Inherited
-) -> tuple[Callable[[LinkChannel], Master], Callable[[], None]]:
+) -> tuple[Callable[[ipc.LinkChannel], Master], Callable[[], None]]:
     """The context of handlers in a process that drops its rights here, and a function that closes it."""
     from saltlite.pillar.evaluation import Pillars  # noqa: PLC0415 - as above
     from saltlite.pillar.files import DiskPillarFiles  # noqa: PLC0415 - as in _run_mworker
@@ -683,7 +681,7 @@ def _open_master(
         realm=certificate.name if config.several_masters and not config.shared_accounts else "",
     )
 
-    def make_master(link: LinkChannel) -> Master:
+    def make_master(link: ipc.LinkChannel) -> Master:
         master = Master(store, SystemClock(), who, handler_config, link, registry, banks, pillars)
         master.shared = cast("SharedStore", store) if config.several_masters else None
         master.shared_areas = open_areas(store)
@@ -720,14 +718,13 @@ def _run_hooks(
         Hooks,
         start_starter,
     )
-    from saltlite.master.processes.link_channel import LinkAddress, LinkChannel  # noqa: PLC0415 - as above
 
-    place = LinkAddress(paths.link_socket, os.geteuid())
+    place = ipc.LinkAddress(paths.link_socket, os.geteuid())
     hooks = read_hooks(config.hooks)
     sock = start_starter(hooks, config_dir)
     make_master, close = _open_master(config, paths, inherited)
     reactor = Reactor(marks=inherited.board.marks(HOOKS))
-    link = LinkChannel(reactor, place, ipc.MAINTENANCE, lambda _batch: None)
+    link = ipc.LinkChannel(reactor, place, ipc.MAINTENANCE, lambda _batch: None)
     runners = HookRunners(reactor, sock) if sock is not None else None
     master = make_master(link)
     cursor = _cursor_in(config, master.store, HOOKS, paths.hooks)
@@ -771,17 +768,16 @@ def _run_maintenance(config: MasterConfig, paths: Paths, inherited: Inherited, r
         DESCRIBE_S,
         SelfDescription,
     )
-    from saltlite.master.processes.link_channel import LinkAddress, LinkChannel  # noqa: PLC0415 - as in _run_mworker
     from saltlite.master.processes.maintenance import begin_maintenance  # noqa: PLC0415 - as in _run_mworker
 
     open_store = _loaded_store(paths, inherited)
     open_inventory = loaded_inventory(config)
-    place = LinkAddress(paths.link_socket, os.geteuid())
+    place = ipc.LinkAddress(paths.link_socket, os.geteuid())
     holder = identity.holder_of(config.pki_dir) if config.several_masters else ""
     drop_to(config.user)
     store = open_store()
     reactor = Reactor(marks=inherited.board.marks(MAINTENANCE))
-    link = LinkChannel(reactor, place, ipc.MAINTENANCE, lambda _batch: None)
+    link = ipc.LinkChannel(reactor, place, ipc.MAINTENANCE, lambda _batch: None)
     opened = functools.partial(_opened, open_inventory, store)
     kept = begin_maintenance(config, reactor, store, SystemClock(), link, opened, paths.copies)
     if config.several_masters:
