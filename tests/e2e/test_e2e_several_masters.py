@@ -6,11 +6,9 @@ import json
 import os
 import re
 import shutil
-import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,82 +16,19 @@ pytest.importorskip("psycopg", reason="psycopg is not installed: saltlite[postgr
 
 from saltlite.auth.logins import WRONG_AT_ONCE
 from saltlite.cli.exitcodes import UNREACHABLE
-from saltlite.cli.verbs.auth import entry_of
 from saltlite.client.connection import ANSWER_TIMEOUT_S
 from saltlite.errors import LoginError
 from saltlite.master.store.postgres.seals import UNSEALED
 from tests.support.api import Api
 from tests.support.cloud import Lab
-from tests.support.fleet import ME, Fleet, Said, children_of, wait_until
-from tests.support.postgres import Server, running_server
+from tests.support.fleet import Fleet, wait_until
+from tests.support.postgres import running_server
+from tests.support.several_masters import MASTERS, Site, returned
 
 pytestmark = pytest.mark.e2e
 
 HOMES = {"ann": "one", "bob": "two", "dan": "three"}
 """The minions, and the masters that they belong to by their names."""
-MASTERS = tuple(HOMES.values())
-HOOKS = {"once": {"event": "app/fire", "as": ME, "job": {"tgt": "ann", "fun": "test.echo", "arg": ["{n}"]}}}
-
-
-class Site:
-    """Three masters on one database, and a minion of each."""
-
-    def __init__(self, fleet: Fleet, server: Server) -> None:
-        self.fleet = fleet
-        self.server = server
-        entries = fleet.folder / "logins"
-        entries.touch(0o600)
-        entries.write_text(entry_of("carol", b"correct horse") + entry_of("dave", b"battery staple"))
-        for name in MASTERS:
-            pki = fleet.root(name) / "etc/saltlite/pki/master"
-            if name != "one":
-                pki.mkdir(mode=0o700, parents=True)
-                for file in ("fleet.key", "shared.key"):
-                    shutil.copy(fleet.root("one") / "etc/saltlite/pki/master" / file, pki)
-            fleet.start_master(
-                name,
-                master_name=name,
-                master_address=fleet.address(name),
-                database=server.dsn(),
-                several_masters=True,
-                hooks=HOOKS,
-                external_auth={"file": {name: ["test.*", "@jobs", "@event"] for name in ("carol", "dave")}},
-                auth_file=str(entries),
-            )
-        for minion, name in HOMES.items():
-            fleet.join(minion, at=name, master=self.homes(name))
-        for name in MASTERS:
-            fleet.wait_up(*HOMES, master=name)
-
-    def homes(self, first: str) -> list[str]:
-        """The addresses of all masters, that one first."""
-        return [self.fleet.address(name) for name in (first, *(name for name in MASTERS if name != first))]
-
-    def sessions(self) -> dict[str, str]:
-        """The master that each minion has a session with, by the database."""
-        rows = self.server.sql("SELECT id, master FROM minions WHERE up = 1").splitlines()
-        return {minion: master for minion, _, master in (row.partition("|") for row in rows) if minion in HOMES}
-
-    def holder(self, work: str) -> str:
-        """The master that does this work for all."""
-        return self.server.sql(f"SELECT master FROM readers WHERE name = '{work}'")  # noqa: S608 - a constant
-
-    def fire(self, master: str, number: int) -> None:
-        """Send the event of the hook there; its job has run once."""
-        echoes = "SELECT count(*) FROM jobs AS j JOIN returns AS r ON r.jid = j.jid WHERE j.fun = 'test.echo'"
-        before = int(self.server.sql(echoes))
-        said = self.fleet.cli("runner", "event.send", "app/fire", f'{{"n": "{number}"}}', master=master)
-        assert said.code == 0, said.err
-        wait_until(lambda: int(self.server.sql(echoes)) == before + 1, "the hook of one master fires")
-
-    def ping(self, master: str) -> object:
-        """What `'*' test.ping` prints there; a minion of a killed master has the time to come to another one."""
-        return returned(self.fleet.cli("-t", "30", "*", "test.ping", "--out", "json", master=master))
-
-
-def returned(said: Said) -> Any:
-    assert said.code == 0, said.err
-    return json.loads(said.out)
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +36,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     with running_server() as server:
         fleet = Fleet(tmp_path_factory.mktemp("several"))
         try:
-            yield Site(fleet, server)
+            yield Site(fleet, server, HOMES)
         finally:
             fleet.close()
 
@@ -313,7 +248,7 @@ def test_a_killed_master_makes_nothing_silent_and_loses_nothing(site: Site) -> N
     site.fire(first, 7)
     assert site.holder("hooks") in (first, second)
     fleet.restart_master(killed)
-    wait_until(lambda: fleet.cli("*", "test.ping", master=killed).code == 0, "it has joined again")
+    site.wait_joined(killed)
     assert site.ping(killed) == ALL
 
 
@@ -339,22 +274,16 @@ def test_a_stream_of_the_api_goes_on_at_another_master_when_its_own_dies(site: S
         seen.append(next(stream))
     assert [one["tag"] for one in seen] == sent
     fleet.restart_master(killed)
-    wait_until(lambda: fleet.cli("*", "test.ping", master=killed).code == 0, "it has joined again")
+    site.wait_joined(killed)
 
 
 def test_a_master_that_stood_still_fires_no_hook_that_another_one_has_fired(site: Site) -> None:
-    fleet, stopped = site.fleet, site.holder("hooks")
+    stopped = site.holder("hooks")
     other = next(name for name in MASTERS if name != stopped)
-    processes = [fleet.daemons[stopped].pid, *children_of(fleet.daemons[stopped].pid)]
-    for pid in processes:
-        os.kill(pid, signal.SIGSTOP)
-    try:
+    with site.standing_still(stopped):
         site.fire(other, 8)
         assert site.holder("hooks") != stopped
-    finally:
-        for pid in processes:
-            os.kill(pid, signal.SIGCONT)
-    wait_until(lambda: fleet.cli("*", "test.ping", master=stopped).code == 0, "it has joined again")
+    site.wait_joined(stopped)
     # It fires what comes next, if it is its turn, and nothing of before.
     site.fire(stopped, 9)
     echoes = "SELECT count(*) FROM jobs WHERE fun = 'test.echo' AND created_at > extract(epoch FROM now()) - 600"

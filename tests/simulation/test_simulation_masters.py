@@ -21,6 +21,7 @@ from saltlite.minion.processes import network
 from saltlite.minion.processes.network import NetworkProcess
 from saltlite.minion.protocol import connection
 from saltlite.model.ids import MinionId
+from saltlite.model.job import TargetState
 from saltlite.testing import memory_store
 from tests.simulation.fleet import stage
 from tests.simulation.masters import SimMaster
@@ -299,6 +300,23 @@ def test_a_database_that_is_away_for_ten_seconds_costs_no_session_and_no_result(
         after = {row.id: (row.run, row.handshake) for row in at.fleet.masters[0].disk.tables.minions.values()}
         assert before == after
         assert at.close() == []
+
+
+def test_a_database_that_is_away_for_an_hour_costs_no_result_and_afterwards_all_goes_on() -> None:
+    with site() as at:
+        clients = [at.publish(master) for master in at.fleet.masters]
+        at.until(lambda: sum(event.kind == "entered" for event in at.fleet.history.events) >= 2)
+        for master in at.fleet.masters:
+            master.is_cut_off = True
+        at.found += at.fleet.run(3600.0)
+        for master in at.fleet.masters:
+            master.is_cut_off = False
+        at.until(lambda: len(at.fleet.ready()) == len(at.fleet.minions), within=120.0)
+        clients += [at.publish(master) for master in at.fleet.masters]
+        at.until(lambda: all(client.over for client in clients), within=120.0)
+        assert at.close() == []
+        ends = {row.state for rows in at.fleet.masters[0].disk.tables.targets.values() for row in rows.values()}
+        assert ends <= {TargetState.RETURNED, TargetState.INTERRUPTED}, "each job ended as its minion said"
 
 
 def test_a_master_that_stays_cut_off_is_left_by_its_minions_while_they_keep_their_sessions() -> None:
