@@ -228,6 +228,17 @@ def test_another_start_of_the_holder_does_not_keep_the_work_from_others(open_sha
     assert SharedCursor(store, clock, "hooks", "b").is_held()
 
 
+@pytest.mark.parametrize("data", ["", "[]", '{"seq": "last"}', "[" * 100_000])
+def test_a_cursor_that_no_master_wrote_is_read_as_empty(shared: SharedStore, data: str) -> None:
+    up(shared, A)
+    assert SharedCursor(shared, ManualClock(), "hooks", "a", lambda: {"seq": 5}).read() == {"seq": 5}
+    row = shared.reader("hooks")
+    assert row is not None
+    with shared.write() as tx:
+        tx.put_reader(replace(row, data=data))
+    assert SharedCursor(shared, ManualClock(), "hooks", "a").read() == {}
+
+
 # -- wrong passwords, and runners of minions
 
 

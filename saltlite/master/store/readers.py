@@ -45,12 +45,17 @@ class SharedCursor:
         return self._row is not None
 
     def read(self) -> dict[str, Any] | None:
-        """The content, which is empty at first; None while another process does the work. Raises StoreError."""
+        """The content, which is empty at first, and where no master wrote it; None while another process does the work.
+        Raises StoreError."""
         self._looked_at = float("-inf")
         if not self.is_held() or self._row is None:
             return None
-        found: dict[str, Any] = json.loads(self._row.data)
-        return found
+        try:
+            found = json.loads(self._row.data)
+        except (ValueError, RecursionError):
+            found = None
+        # Whoever can write to the database must not end this process on every master.
+        return found if isinstance(found, dict) and isinstance(found.get("seq", 0), int) else {}
 
     def write(self, what: dict[str, Any]) -> None:
         """Replace the content. Raises CursorLostError when another process does the work, and StoreError."""
