@@ -235,7 +235,11 @@ class OtherMasters:
             late = behind(self._store.masters(), self._me, seq)
             if late and is_late:
                 for name in late:
-                    log.warning("the master %s does not apply a change of a key, and is fenced", name)
+                    log.warning(
+                        "the master %s has not applied a change of a key within %g s, and is fenced: its log says why",
+                        name,
+                        FENCE_S,
+                    )
                     fence(self._store, name, self._clock.wall(), lambda row: is_behind(row, seq))
                 late = behind(self._store.masters(), self._me, seq)
         except StoreError as error:
@@ -427,7 +431,12 @@ class Membership:
         """The rows that link processes and minions can read."""
         problems = {row.name: _row_problem(row) for row in masters if row.name != self._me.name}
         for name in [name for name, problem in problems.items() if problem and name not in self._named]:
-            log.error("the row of the master %s in the database is not used: %s", name[:80], problems[name])
+            log.error(
+                "the row of the master %s in the database is not used (%s): no master wrote it, so delete it, and see "
+                "who else can write there",
+                name[:80],
+                problems[name],
+            )
             if len(self._named) < MASTERS_MAX:
                 self._named.add(name)
         return [row for row in masters if not problems.get(row.name)]
@@ -589,7 +598,12 @@ class Membership:
         self._seen = {key: self._seen.get(key, now) for key in seen}
         for key, row in seen.items():
             if row.state is not MasterState.FENCED and now - self._seen[key] >= LOST_S:
-                log.warning("the master %s has not renewed its lease for %g s: its sessions are over", row.name, LOST_S)
+                log.warning(
+                    "the master %s has not renewed its lease for %g s, and is fenced: see whether it runs and reaches "
+                    "the database",
+                    row.name,
+                    LOST_S,
+                )
                 fence(self._store, row.name, self._clock.wall(), partial(_is_renewal, key))
 
     # -- what others committed

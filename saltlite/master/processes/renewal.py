@@ -153,7 +153,9 @@ def _write(pki_dir: str, rows: Iterable[Invited]) -> None:
     ]
     raw = json.dumps(said).encode()
     if len(raw) > SECRET_MAX:
-        raise StartupError(f"{len(said)} masters are more than one list holds: remove some first")
+        raise StartupError(
+            f"{len(said)} masters are more than one list holds: remove some first (saltlite master remove)"
+        )
     write_secret(os.path.join(pki_dir, INVITED), raw)
 
 

@@ -69,7 +69,7 @@ def move_store(config: MasterConfig, *, to_database: bool) -> Moved:
 
 def _to_database(path: str, database: Any, seal_key: bytes | None) -> Mapping[str, Contents]:
     if not os.path.isfile(path):
-        raise UsageError(f"there is no store to move: {path} does not exist")
+        raise UsageError(f"there is no store to move, as {path} does not exist: is that the master's data_dir?")
     SqliteStore(path).close()  # an older format is brought to this one
     file = SqliteConnection(path)
     try:

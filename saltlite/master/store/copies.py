@@ -45,7 +45,10 @@ class SharedCopies:
         count, size = found
         size += len(piece.data)
         if size > AREA_MAX:
-            raise UsageError(f"one copy has at most {AREA_MAX // MIB} MiB where several masters share a database")
+            raise UsageError(
+                f"one copy has at most {AREA_MAX // MIB} MiB where several masters share a database: copy less at "
+                "once, or put the files below file_roots of all masters"
+            )
         self._put(area, {count: list(piece), COUNT: [count + 1, size]})
 
     def pieces(self, area: str) -> Iterator[CopiedPiece]:
@@ -54,7 +57,9 @@ class SharedCopies:
         for number in range(found[0] if found is not None else 0):
             piece = self._piece(area, number)
             if piece is None:
-                raise SaltliteError(f"piece {number} of the files to copy is missing in the database")
+                raise SaltliteError(
+                    f"piece {number} of the files to copy is missing in the database: start the copy again"
+                )
             yield CopiedPiece(*piece)
 
     def end(self, area: str) -> None:
@@ -77,4 +82,7 @@ class SharedCopies:
         try:
             return decode(self._seal.opened(data, area, number), LOCAL)[""]
         except (ValueError, RemoteProtocolError):
-            raise SaltliteError(f"piece {number} of the files to copy was not put by a master") from None
+            raise SaltliteError(
+                f"piece {number} of the files to copy was not put by a master: start the copy again, and see who else "
+                "can write to the database"
+            ) from None

@@ -161,7 +161,7 @@ class Projection:
     def _set_value(self, row: SharedValue) -> None:
         bank, key = self._files.bank(row.bank), key_of(row.key)
         if key is None:
-            log.error("the store has a value of %s under the key %r, which is none; it is ignored", row.bank, row.key)
+            log.error("the store has %s under the invalid key %r, which are ignored", row.bank, row.key)
         elif row.data is None:
             bank.delete(key)
         else:
@@ -170,7 +170,7 @@ class Projection:
                 bank.put_encoded(row.key, data, check_digest(row.digest), row.at)
             except (ValueError, UsageError):
                 # Its minion has another digest, and sends it again.
-                log.error("the value of %s for %r in the store is not of a master, and is ignored", row.bank, key)  # noqa: TRY400 - a sentence
+                log.error("the %s of %r in the store were not put by a master, and are ignored", row.bank, key)  # noqa: TRY400 - a sentence
                 bank.delete(key)
 
     def _follow_owners(self, known: Cursor) -> None:
