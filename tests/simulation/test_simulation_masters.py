@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from saltlite.master.processes import membership
-from saltlite.master.processes.membership import FENCE_S, LOST_S, Membership, OtherMasters
+from saltlite.master.processes.membership import LOST_S, Membership
+from saltlite.master.processes.other_masters import FENCE_S, OtherMasters, fence
 from saltlite.master.protocol import sharing
 from saltlite.master.protocol.session_manager import SessionManager
 from saltlite.master.protocol.sharing import SUSPEND_S, Lease
@@ -218,7 +219,7 @@ def test_a_master_that_drains_goes_on_to_drain_after_it_was_fenced() -> None:
         drained, _other = at.fleet.masters
         at.drain(drained)
         at.until(lambda: not at.minions_of(drained))
-        membership.fence(memory_store.MemoryStore(drained.disk), drained.name, drained.clock.wall())
+        fence(memory_store.MemoryStore(drained.disk), drained.name, drained.clock.wall())
         states = set()
         began = at.now
         while at.now - began < 10.0:

@@ -23,7 +23,7 @@ from saltlite.master.handlers.minions import _figures
 from saltlite.master.handlers.operator_verbs import handle_request
 from saltlite.master.processes.context import Question
 from saltlite.master.processes.description import SelfDescription
-from saltlite.master.processes.membership import SEEN_S, OtherMasters
+from saltlite.master.processes.other_masters import SEEN_S, OtherMasters
 from saltlite.master.processes.own_address import address_problem
 from saltlite.master.store.sharing import MasterRow, MasterState, SharedStore
 from saltlite.model.ids import MinionId

@@ -23,8 +23,9 @@ from saltlite.master.processes.link_channel import (
     elsewhere,
     masters,
 )
-from saltlite.master.processes.membership import FENCE_S, DirectorySigner, Membership, OtherMasters, fence
+from saltlite.master.processes.membership import DirectorySigner, Membership
 from saltlite.master.processes.mworker import MWorker
+from saltlite.master.processes.other_masters import FENCE_S, OtherMasters, fence
 from saltlite.master.protocol import sharing
 from saltlite.master.protocol.effects import CloseConnection, MinionReport, Presence, Pull, Send
 from saltlite.master.protocol.sharing import SUSPEND_S, Issuers

@@ -20,20 +20,21 @@ from __future__ import annotations
 import logging
 import signal
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, cast
 
 from saltlite import __version__
 from saltlite.errors import DamagedError, ProtocolError, StoreError
 from saltlite.master.handlers.delivery import send
 from saltlite.master.processes import link_channel as ipc
 from saltlite.master.processes.contests import Contests
-from saltlite.master.processes.context import Question, RecentProofs
+from saltlite.master.processes.context import RecentProofs
 from saltlite.master.processes.fleet import FETCH
 from saltlite.master.processes.identity import certificate_of, job_key
 from saltlite.master.processes.link_channel import LinkChannel
+from saltlite.master.processes.other_masters import ASKED, EVENTS, SEEN, behind, fence, last_seen_of, note
 from saltlite.master.processes.own_address import address_of, address_problem
 from saltlite.master.processes.renewal import Renewals, signed_as_root
 from saltlite.master.store.ports import Store
@@ -54,7 +55,6 @@ from saltlite.model.events import (
 from saltlite.model.ids import Jid, MinionId
 from saltlite.model.job import Job, TargetState
 from saltlite.model.keys import Fingerprint, KeyState
-from saltlite.model.minion import SessionEnd
 from saltlite.platform.privileges import drop_to
 from saltlite.platform.reactor import Reactor
 from saltlite.wire import directory, job_body
@@ -71,49 +71,15 @@ log = logging.getLogger(__name__)
 RENEW_S = 1.0
 LEASE_S = 4.0
 """How long a renewal is good for; four may fail in a row."""
-FENCE_S = 5.0
-"""How long whoever changes a key waits for a master that does not apply it: its lease is over by then, with a second
-for clocks that run at different speeds."""
 LOST_S = 10.0
 """A master that has not renewed for so long is fenced, so that its minions count as away."""
-EVENTS = 1_000
-"""Events per page."""
 LEAVE_WAIT_S = 2.0
 """How long this process outlives SIGTERM to see the link process end: then the whole master stops."""
-LOOK_S = 0.02
-"""How often whoever changed a key looks whether the other masters have applied it."""
-SEEN_S = 1.0
-"""How long an answer waits for other masters to tell when they last saw their minions."""
-SILENT_MAX_S = 1e9
-"""Seconds, more than any minion was ever silent."""
 AFTER_ALL = 2**63
 """A number after that of every event."""
-JOINED, FENCED, ASKED, SEEN = "joined", "fenced", "asked", "seen"
-"""What happens to masters: see `tag_master`."""
+JOINED = "joined"
+"""What happens to a master: see `tag_master`."""
 _KEY_TAGS = frozenset({tag_key(), tag_auth()})
-
-
-def is_behind(row: MasterRow, seq: int) -> bool:
-    """Whether that master has a lease, and has not applied that event."""
-    return row.has_lease and row.applied < seq
-
-
-def behind(masters: Iterable[MasterRow], me: str, seq: int) -> list[str]:
-    """The names of the other masters that are behind that event."""
-    return [row.name for row in masters if row.name != me and is_behind(row, seq)]
-
-
-def fence(store: SharedStore, name: str, now: float, still: Callable[[MasterRow], bool] = lambda _row: True) -> None:
-    """End the sessions of that master, and give its present start no lease again, if its row is `still` as the caller
-    judged: a master that has renewed meanwhile may act. Raises StoreError."""
-    with store.write() as writer:
-        # No master can renew during this transaction.
-        if not any(row.name == name and still(row) for row in store.masters()) or not writer.fence_master(name):
-            return
-        lost = writer.fence(name, SessionEnd.FENCED, now)
-        _note(writer, name, FENCED, now)
-        if lost:
-            writer.put_event(tag_presence_change(), {"new": [], "lost": lost}, now)
 
 
 def _renewal(row: MasterRow) -> tuple[str, int, int]:
@@ -122,10 +88,6 @@ def _renewal(row: MasterRow) -> tuple[str, int, int]:
 
 def _is_renewal(renewal: tuple[str, int, int], row: MasterRow) -> bool:
     return _renewal(row) == renewal
-
-
-def _note(store: SharedWriter, name: str, what: str, now: float) -> int:
-    return store.put_event(tag_master(name, what), {"name": name}, now)
 
 
 def _has_joined(events: Iterable[Event]) -> bool:
@@ -157,101 +119,6 @@ def _row_problem(row: MasterRow) -> str:
 def _ids(listed: object) -> list[MinionId]:
     """The minions that an event names."""
     return [MinionId(each) for each in listed if isinstance(each, str)] if isinstance(listed, list) else []
-
-
-def _last_seen_of(silent_s: object, minions: Collection[str]) -> dict[str, float]:
-    """How many seconds ago these were seen, as far as a link process has said so, which is not trusted."""
-    said = silent_s if isinstance(silent_s, dict) else {}
-    return {
-        minion: float(since)
-        for minion, since in said.items()
-        if minion in minions and isinstance(since, int | float) and 0 <= since < SILENT_MAX_S
-    }
-
-
-class Answered(Protocol):
-    """Gets the reply to a question; `known`: whether every other master has applied what was committed."""
-
-    def __call__(self, reply: IpcMessage, *, known: bool = True) -> None: ...
-
-
-class OtherMasters:
-    """What a process that answers a client asks the other masters: whether all have applied a change, and when they
-    last saw minions."""
-
-    def __init__(self, reactor: Reactor, store: SharedStore, clock: Clock, me: str) -> None:
-        self._reactor = reactor
-        self._store = store
-        self._clock = clock
-        self._me = me
-
-    def ask(self, question: Question, reply: IpcMessage, answer: Answered) -> None:
-        """Answer with the reply of the link process, once the others have said what the question needs of them.
-        Raises StoreError."""
-        if question.everywhere:
-            self.wait(question.everywhere, lambda known: answer(reply, known=known))
-            return
-
-        def seen(silent_s: Mapping[str, float]) -> None:
-            answer({**reply, "silent_s": {**reply["silent_s"], **silent_s}})
-
-        self._last_seen(question.elsewhere, seen)
-
-    def _last_seen(self, minions: Sequence[str], done: Callable[[Mapping[str, float]], None]) -> None:
-        """Call `done` with how many seconds ago the other masters saw these, as far as they answer within SEEN_S."""
-        with self._store.write() as store:
-            asked = store.put_event(
-                tag_master(self._me, ASKED), {"by": self._me, "ids": list(minions)}, self._clock.wall()
-            )
-        found: dict[str, float] = {}
-        until = self._clock.monotonic() + SEEN_S
-
-        def look(after: int) -> None:
-            try:
-                events = self._store.events(after, EVENTS)
-            except StoreError as error:
-                log.error("when other masters saw minions is unknown: %s", error)  # noqa: TRY400 - a sentence
-                done(found)
-                return
-            for event in events:
-                if event.data.get("asked") == asked and event.tag == tag_master(str(event.data.get("by", "")), SEEN):
-                    found.update(_last_seen_of(event.data.get("silent_s"), minions))
-            if len(found) == len(minions) or self._clock.monotonic() >= until:
-                done(found)
-            else:
-                last = events[-1].seq if events else after
-                self._reactor.call_later(LOOK_S, lambda: look(last))
-
-        look(asked)
-
-    def wait(self, seq: int, done: Callable[[bool], None]) -> None:
-        """Call `done` once every master with a lease has applied that event, or is fenced; with False if the store
-        could not be asked for FENCE_S."""
-        self._look(seq, self._clock.monotonic() + FENCE_S, done)
-
-    def _look(self, seq: int, until: float, done: Callable[[bool], None]) -> None:
-        is_late = self._clock.monotonic() >= until
-        try:
-            late = behind(self._store.masters(), self._me, seq)
-            if late and is_late:
-                for name in late:
-                    log.warning(
-                        "the master %s has not applied a change of a key within %g s, and is fenced: its log says why",
-                        name,
-                        FENCE_S,
-                    )
-                    fence(self._store, name, self._clock.wall(), lambda row: is_behind(row, seq))
-                late = behind(self._store.masters(), self._me, seq)
-        except StoreError as error:
-            log.error("whether all masters applied a change of a key is unknown: %s", error)  # noqa: TRY400 - a sentence
-            if is_late:
-                done(False)
-                return
-        else:
-            if not late:
-                done(True)
-                return
-        self._reactor.call_later(LOOK_S, lambda: self._look(seq, until, done))
 
 
 @dataclass(frozen=True, slots=True)
@@ -536,7 +403,7 @@ class Membership:
                 stored = replace(stored, state=MasterState.DRAINING)
             if joined_at < 0 and stored.state is not MasterState.FENCED:
                 # The others read it, and have its certificate then. No session of this start is older.
-                joined_at = _note(store, self._me.name, JOINED, self._clock.wall())
+                joined_at = note(store, self._me.name, JOINED, self._clock.wall())
         if stored.state is MasterState.DRAINING:
             self._drains_again = False
         if joined_at != self._joined_at:
@@ -676,7 +543,7 @@ class Membership:
         asked = [str(minion) for minion in ids] if isinstance(ids, list) else []
 
         def done(reply: IpcMessage | None) -> None:
-            silent_s = _last_seen_of(reply["silent_s"], asked) if reply is not None else {}
+            silent_s = last_seen_of(reply["silent_s"], asked) if reply is not None else {}
             if not silent_s:
                 return
             data = {"by": self._me.name, "asked": question.seq, "silent_s": silent_s}

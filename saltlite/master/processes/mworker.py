@@ -675,7 +675,7 @@ class MWorker:
             if shared is None or reply is None or not (question.everywhere or question.elsewhere):
                 answer(reply)
                 return
-            from saltlite.master.processes.membership import OtherMasters  # noqa: PLC0415 - for a shared store only
+            from saltlite.master.processes.other_masters import OtherMasters  # noqa: PLC0415 - for a shared store only
 
             others = OtherMasters(self._reactor, shared, self._master.clock, self._master.name_among_others)
             self._supervised(client, lambda: others.ask(question, reply, answer))
