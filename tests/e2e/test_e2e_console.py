@@ -344,7 +344,7 @@ MASTERS = [
     {"name": "one", "address": "one.example:4506", "version": "0.1.0", "state": "up", "weight": 100, "sessions": 5200,
      "behind": 0, "certificate_until": 1900000000, "clock_s": 0.0},
     {"name": "two", "address": "two.example:4506", "version": "0.1.0", "state": "fenced", "weight": 100, "sessions": 0,
-     "behind": None, "certificate_until": None, "clock_s": None},
+     "behind": None, "certificate_until": None, "certificate_problem": "its certificate is damaged", "clock_s": None},
 ]  # fmt: skip
 WITH_MASTERS = """
 const real = window.fetch;
@@ -357,12 +357,19 @@ window.fetch = async (path, options) => {
 
 def test_the_overview_has_the_masters_that_share_the_store_and_what_differs(served: tuple[Fleet, str]) -> None:
     # Several masters need a database: here the page gets what the master of one of these answers.
-    answer = json.dumps({"masters": MASTERS, "differences": ["nodegroups differ: one | two"]})
+    lease = {"lease": False}
+    answer = json.dumps({"masters": MASTERS, "differences": ["nodegroups differ: one | two"], "link": lease})
     with browser(served[1]) as one:
         one.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": WITH_MASTERS % answer})
         one.open("")
         one.log_in("admin")
         one.one("[role=alert] p", "nodegroups differ: one | two")
+        said = one.texts("[role=alert] p")
+        assert [text.partition(":")[0] for text in said[:2]] == [
+            "This master cannot renew its lease in the database",
+            "two is fenced",
+        ]
+        assert said[2:] == ["its certificate is damaged", "nodegroups differ: one | two"]
         assert [one.texts(f"[aria-label^=Masters] tbody tr:nth-child({row}) td") for row in (1, 2)] == [
             ["one", "up", "one.example:4506", "0.1.0", "5,200", "0 events", "3/17/2030"],
             ["two", "fenced", "two.example:4506", "0.1.0", "0", "", "damaged"],

@@ -24,7 +24,7 @@ export class Overview extends Page {
         <a class="card" href="#/resources"><strong>${resources.count.toLocaleString("en")}</strong> ${resources.count === 1 ? "resource" : "resources"}</a>
       </section>
       ${counts.up + counts.away + counts.never === 0 && html`<p class="empty">No machine has joined yet: see <a href="#/docs/install">how to install a minion</a>.</p>`}
-      ${fleet.masters && html`<${Masters} rows=${fleet.masters} differences=${fleet.differences} />`}
+      ${fleet.masters && html`<${Masters} rows=${fleet.masters} differences=${fleet.differences} lease=${fleet.link?.lease ?? true} />`}
       <section>
         <h2>Jobs of the last 24 hours</h2>
         <div class="panel"><${Hours} rows=${fleet.hours} />
@@ -62,11 +62,18 @@ function Card({ page, count, words, kind }) {
   return html`<a class="card" href=${page}><strong>${count.toLocaleString("en")}</strong> <${State} of=${words} kind=${count ? kind : "none"} /></a>`;
 }
 
-/** The masters that share the store, and what should be alike on all of them and is not. */
-function Masters({ rows, differences }) {
+/** The masters that share the store, and what is wrong with them or not alike. */
+function Masters({ rows, differences, lease }) {
+  const problems = [
+    ...(lease ? [] : ["This master cannot renew its lease in the database: it takes nothing from minions, and sends them nothing, until it can."]),
+    ...rows.filter((row) => row.state === "fenced").map((row) =>
+      `${row.name} is fenced: it has stopped, or is cut off from the database, and its minions are at the others.`),
+    ...rows.map((row) => row.certificate_problem).filter(Boolean),
+    ...differences,
+  ];
   return html`<section>
     <h2>Masters</h2>
-    ${differences.length > 0 && html`<div class="error" role="alert">${differences.map((text) => html`<p>${visible(text)}</p>`)}</div>`}
+    ${problems.length > 0 && html`<div class="error" role="alert">${problems.map((text) => html`<p>${visible(text)}</p>`)}</div>`}
     <${Table} caption="Masters that share the store" rows=${rows} columns=${[
       ["Master", (row) => html`<strong>${visible(row.name)}</strong>`],
       ["State", (row) => html`<${State} of=${row.state} kind=${{ up: "good", fenced: "bad" }[row.state] ?? "mid"} />`],

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 MIB = 1024 * 1024
 _NO_LEASE = (
-    "none: it could not be renewed in the database, so this master acts on nothing of minions now: saltlite doctor"
+    "none: it cannot be renewed in the database, and until then this master takes nothing from minions and sends them "
+    "nothing: saltlite doctor"
 )
 _FENCED = (
     "is fenced: it has stopped, or is cut off from the database, and its minions are at the others. Start it; see "
