@@ -95,6 +95,18 @@ def test_a_database_that_cannot_be_used_is_a_sentence_without_secrets(dsn: str, 
     assert "\n" not in str(failure.value)
 
 
+def test_a_call_after_a_while_waits_for_a_connection_and_repeats_no_old_reason(
+    server: Server, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "RECONNECT_S", 0.0)  # as on a loaded machine: that is too short
+    monkeypatch.setattr(connection, "PATIENT_S", 60.0)
+    store = opened(server.new_schema())
+    ours = "FROM pg_stat_activity WHERE application_name = 'saltlite'"
+    server.sql(f"SELECT pg_terminate_backend(pid) {ours}")
+    wait_until(lambda: server.sql(f"SELECT count(*) {ours}") == "0")
+    assert store.last_seq() == 0
+
+
 LOST_PRIMARY = """connection to server at "db1" (10.0.0.1), port 5432 failed: Connection refused
 \tIs the server running on that host and accepting TCP/IP connections?
 connection to server at "fd00::2", port 5432 failed: session is read-only
@@ -736,6 +748,12 @@ def test_the_first_start_that_shares_the_store_seals_what_is_there(server: Serve
     other = opened(dsn, name="b", seal_key=b"o" * 32)
     with pytest.raises(StoreError, match=r"is that of masters with another shared.key: let this master join them"):
         other.seal_rows()
+    with pytest.raises(StoreError, match=r"is that of masters with another shared.key"):
+        other.check_seals()
+    server.sql(
+        'INSERT INTO keys SELECT (jsonb_populate_record(k, \'{"fingerprint": "x", "id": "y"}\')).* FROM keys k', dsn
+    )
+    store.check_seals()
     with store.write() as tx:
         tx.renew(master_row())
     with pytest.raises(StoreError, match=r"is that of a, and this master has no shared.key"):

@@ -34,26 +34,28 @@ def prepare_store(config: MasterConfig, load: Callable[[bytes | None], Callable[
     """Open or create the store as its user; the number of accepted keys.
 
     `load` imports the store while this process is still root, and gets the key that it is sealed with. The first start
-    that shares the store makes shared.key, and seals what is in the store. Raises StartupError when the store cannot be
-    used.
+    that shares the store makes shared.key, and seals what is in the store; later ones check the seals. Raises
+    StartupError when the store cannot be used.
     """
-    if not config.several_masters or identity.shared_key(config.pki_dir) is not None:
+    if not config.several_masters:
         return opened_as(config.user, lambda: load(seal_key_of(config)))
+    if identity.shared_key(config.pki_dir) is not None:
+        return opened_as(config.user, lambda: _opener(load(seal_key_of(config)), lambda store: store.check_seals()))
     seal_key = identity.derived_key(identity.begin_shared_key(config.pki_dir), SEALED_KEYS)
-
-    def load_sealed() -> Callable[[], Store]:
-        open_store = load(seal_key)
-
-        def open_sealed() -> Store:
-            store: Any = open_store()
-            store.seal_rows()
-            return cast("Store", store)
-
-        return open_sealed
-
-    accepted = opened_as(config.user, load_sealed)
+    accepted = opened_as(config.user, lambda: _opener(load(seal_key), lambda store: store.seal_rows()))
     identity.use_shared_key(config.pki_dir)
     return accepted
+
+
+def _opener(open_store: Callable[[], Store], work: Callable[[Any], None]) -> Callable[[], Store]:
+    """Opens the store, and does that work on it, which is a store in PostgreSQL."""
+
+    def opened() -> Store:
+        store = open_store()
+        work(store)
+        return store
+
+    return opened
 
 
 def opened_as(user: str, load: Callable[[], Callable[[], Store]]) -> int:

@@ -51,7 +51,7 @@ ago: the server notices that after 11 s (`connection._SETTINGS`)."""
 OTHERS_LOOK_S = 0.1
 _TAKE_LOCK = "SELECT pg_advisory_xact_lock(?)"
 _SHARE = "SELECT pg_advisory_xact_lock_shared(?)"
-ONE_MASTER = "a database serves one master"
+ONE_MASTER = "a database serves one master, or several of one fleet (saltlite help several-masters)"
 _PLACE = f"SELECT {PLACE} FROM store"  # noqa: S608 - a constant
 _HOLD = "SELECT pg_advisory_lock_shared(%s, %s)"
 _OTHERS = (
@@ -117,9 +117,12 @@ class PostgresStore(PostgresReader):
         if not self._several:
             self._hold(connection, oid, self._master, f"another master uses the {self._where} {{}}; {ONE_MASTER}")
         else:
-            self._hold(connection, oid, _SHARED, f"a master that shares with no other uses the {self._where} {{}}")
-            name = lock_of(oid, self._name)
-            self._hold(connection, name, self._master, f"another master named {self._name} uses the {self._where} {{}}")
+            alone = f"a master that shares with no other uses the {self._where} {{}}: set `several_masters` there, too"
+            self._hold(connection, oid, _SHARED, alone)
+            namesake = (
+                f"another master named {self._name} uses the {self._where} {{}}: this one needs another `master_name`"
+            )
+            self._hold(connection, lock_of(oid, self._name), self._master, namesake)
             ((self.place,),) = connection.execute(_PLACE).fetchall()
         if formats.is_due:
             # After the locks: nobody's tables are changed under a master that is not expected.
@@ -184,6 +187,10 @@ class PostgresStore(PostgresReader):
             transaction.commit([])
         finally:
             transaction.end()
+
+    def check_seals(self) -> None:
+        """Raises StoreError if the keys of minions are sealed with another key than that of this master."""
+        self.seals.refuse_others(self._read_side, self._where)
 
     def masters(self) -> list[MasterRow]:
         """As SharedStore.masters."""

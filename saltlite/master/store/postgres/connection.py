@@ -1,11 +1,13 @@
 """Connections to PostgreSQL: settings, errors, and what happens while the database is away.
 
 A call hardly waits for a database that is away. After a failure each call raises StoreError at once. Once in RETRY_S a
-call begins a new connection, and waits RECONNECT_S for it. A later call finds it, if that takes longer.
+call begins a new connection, and waits RECONNECT_S for it. A later call finds it, if that takes longer. The first call
+after a while waits longer, as what was known of the database then may not be so any more.
 """
 
 from __future__ import annotations
 
+import encodings.idna  # noqa: F401 - hosts are looked up after root's rights are dropped, and with them Python's files
 import logging
 import os
 import re
@@ -33,7 +35,11 @@ LONG_S = 86_400.0
 CONNECT_S = 2
 RETRY_S = 1.0
 RECONNECT_S = 0.1
-"""Enough for a database that is there: a call that comes once a minute finds it again at its first try."""
+"""Less than a second: an MWorker has other work, too, while the database is away."""
+KNOWN_S = 5.0
+"""For so long it counts as away after a failure."""
+PATIENT_S = 1.0
+"""How long a call waits for a connection when nothing was known for KNOWN_S: several servers are tried one by one."""
 AT_ONCE = 500
 """So many statements of one kind leave in one flush."""
 LISTENS_S = 0.25
@@ -200,6 +206,7 @@ class PostgresConnection:
         self._closed = False
         self._attempt: _Reconnection | None = None
         self._try_at = 0.0
+        self._known_until = 0.0
         self._why = ""
         self._warnings: list[str] = []
         self.patience_s = 0.0
@@ -275,7 +282,8 @@ class PostgresConnection:
                 return
             self._try_at = now + RETRY_S
             self._attempt = _Reconnection(self._database.conninfo, now + CONNECT_S)
-            wait_s = RECONNECT_S
+            wait_s = RECONNECT_S if now < self._known_until else PATIENT_S
+        self._known_until = now + KNOWN_S
         try:
             made = self._attempt.made(wait_s)
             if made is not None:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from saltlite.errors import StoreError
 from saltlite.master.store.ports import TokenRecord
 from saltlite.master.store.reader import ChangingQueries, Queries, select
-from saltlite.master.store.rows import KEY_COLUMNS, TOKEN_COLUMNS, key_of
+from saltlite.master.store.rows import KEY_COLUMNS, TOKEN_COLUMNS, key_of, readable
 from saltlite.model.keys import KeyRecord, KeyState
 
 UNSEALED = "rejected: no master wrote this row of the database, or its seal is that of another shared.key"
@@ -24,6 +24,10 @@ SEALED_PREACCEPTS = select(("id", "fingerprint", "seal"), "preaccepts")
 SET_KEY_SEAL = "UPDATE keys SET seal = ? WHERE fingerprint = ?"
 SET_TOKEN_SEAL = "UPDATE tokens SET seal = ? WHERE token_id = ?"  # noqa: S105 - no password
 SET_PREACCEPT_SEAL = "UPDATE preaccepts SET seal = ? WHERE id = ?"
+_OF_OTHERS = (
+    "the {} is that of masters with another shared.key: let this master join them (saltlite help several-masters), or "
+    "restore shared.key from its backup"
+)
 _REJECT_KEY = "UPDATE keys SET state = ?, how = ? WHERE fingerprint = ?"
 _DELETE_TOKEN = "DELETE FROM tokens WHERE token_id = ?"  # noqa: S105 - no password
 _DELETE_PREACCEPT = "DELETE FROM preaccepts WHERE id = ?"
@@ -81,6 +85,14 @@ class RowSeals:
         for sql, values in changes:
             queries.run(sql, values)
 
+    def refuse_others(self, queries: Queries, where: str) -> None:
+        """Raises StoreError if keys that let minions in have seals, and all are by another key: no minion would get in,
+        on this master only. One row of a stranger proves nothing."""
+        rows = queries.rows(f"{SEALED_KEYS} WHERE state = ? AND seal <> ''", (str(KeyState.ACCEPTED),))
+        sealed = readable(rows, lambda row: (key_of(row[:-1]), row[-1]), lambda row: f"the key {row[0]}")
+        if sealed and not any(self.holds(seal, self.of_key(record)) for record, seal in sealed):
+            raise StoreError(_OF_OTHERS.format(where))
+
     def unsealed(self, queries: Queries) -> list[tuple[str, tuple[str, ...]]]:
         """For each row with another seal, the statement that makes it what it counts as, in a store without seals."""
         changes: list[tuple[str, tuple[str, ...]]] = []
@@ -99,10 +111,7 @@ class RowSeals:
 
     def _taken(self, seal: str, expected: str, where: str) -> str:
         if seal not in ("", expected):
-            raise StoreError(
-                f"the {where} is that of masters with another shared.key: let this master join them (saltlite help "
-                "several-masters), or restore shared.key from its backup"
-            )
+            raise StoreError(_OF_OTHERS.format(where))
         return expected
 
     def _of(self, *parts: str) -> str:
