@@ -125,6 +125,8 @@ def test_a_key_that_was_accepted_in_the_database_lets_nobody_in(site: Site) -> N
         (key,) = [row for row in fleet.key_rows(name) if row["id"] == "stranger"]
         assert (key["state"], key["how"]) == ("rejected", UNSEALED)
         assert "stranger" not in fleet.up(name)
+        with fleet.client(name) as client:
+            assert client.cmd("*", "test.ping") == ALL, "nobody waits for it"
     fleet.daemons["stranger"].stop()
     assert fleet.cli("key", "delete", "stranger", "-y", master="three").code == 0
 

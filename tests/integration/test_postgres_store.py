@@ -38,7 +38,7 @@ from saltlite.model.ids import Jid, MinionId, RequestId
 from saltlite.model.job import Batch, Job, TargetState
 from saltlite.model.keys import KeyState
 from tests.support.postgres import Server, running_server
-from tests.support.store import NOW, WEB1, commit, job, key, publish, ret, row, token
+from tests.support.store import NOW, WEB1, WEB2, commit, job, key, publish, ret, row, token
 
 SPAWN = multiprocessing.get_context("spawn")
 MINIONS = tuple(MinionId(f"web{n:03d}") for n in range(50))
@@ -679,6 +679,7 @@ def written_by_hand(server: Server, dsn: str) -> None:
         f"keys VALUES ('{STRANGER.fingerprint}', 'stranger', {public}, 'accepted', '', 1, 1, 1, 'root')",
         f"tokens VALUES ('strange1', {public}, '*', 9, 1, 9e9, 'root')",
         "preaccepts VALUES ('web2', 'AAAAA', 'root')",
+        f"minions VALUES ('stranger', '{STRANGER.fingerprint}', '', '1', '', '', '', 1, 1, 'a')",
     ):
         server.sql(f"INSERT INTO {statement}", dsn)
     server.sql("UPDATE store SET accepted_version = accepted_version + 1", dsn)
@@ -705,11 +706,40 @@ def test_what_a_stranger_writes_into_the_database_lets_nobody_in(server: Server,
             assert (found.state, found.how) == (KeyState.REJECTED, UNSEALED)
             assert one.holder(forged.id) is None
             assert [found] == one.keys_of(forged.id) == one.keys_among([forged.fingerprint])
+            assert (forged.fingerprint, KeyState.REJECTED) in [row[:3:2] for row in one.key_rows()]
+        assert one.accepted_ids() == [WEB1]
+        assert one.keys(frozenset({KeyState.ACCEPTED})) == [key(WEB1)]
+        assert (one.minions(), one.minion_values("version")) == ([], {})
+        assert [row.id for row in one.key_rows(KeyState.ACCEPTED)] == [WEB1]
+        with one.write() as tx:
+            assert tx.accepted_set() == {WEB1}
         assert one.token("strange1") is None
         assert one.preaccepted(MinionId("web2")) is None
     with store.write() as tx:
         tx.put_key(STRANGER)
     assert other.key(STRANGER.fingerprint) == STRANGER, "an operator accepted it"
+    assert other.accepted_ids() == [STRANGER.id, WEB1]
+    assert [row.id for row in other.minions()] == [STRANGER.id]
+
+
+@pytest.mark.parametrize("column", ["id", "fingerprint", "public", "epoch", "seal"])
+def test_a_key_whose_row_a_stranger_changes_is_no_target_any_more(
+    server: Server, dsn: str, opened: Opened, column: str
+) -> None:
+    store = opened(dsn, name="a", seal_key=SEAL)
+    with store.write() as tx:
+        tx.put_key(key(WEB1))
+        tx.put_key(key(WEB2))
+    assert store.accepted_ids() == [WEB1, WEB2]
+    changed = {"epoch": "9", "public": "'\\x01'"}.get(column, f"{column} || E' \\n'")
+    server.sql(f"UPDATE keys SET {column} = {changed} WHERE id = '{WEB2}'", dsn)  # noqa: S608 - constants of this test
+    assert store.accepted_ids() == [WEB1, WEB2], "nobody has read it yet"
+    server.sql("UPDATE store SET accepted_version = accepted_version + 1", dsn)
+    for _ in range(2):
+        assert store.accepted_ids() == [WEB1]
+        with store.write() as tx:
+            tx.put_key(key(MinionId("web3")))
+            tx.delete_key(key(MinionId("web3")).fingerprint)
 
 
 def test_without_seals_no_statement_is_for_them(dsn: str, opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:

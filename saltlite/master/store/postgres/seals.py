@@ -8,17 +8,21 @@ rejected, or as absent. A row that was valid once, and is written again, has a v
 from __future__ import annotations
 
 import hmac
+from collections.abc import Sequence
 from dataclasses import replace
 
 from saltlite.errors import StoreError
 from saltlite.master.store.ports import TokenRecord
 from saltlite.master.store.reader import ChangingQueries, Queries, select
 from saltlite.master.store.rows import KEY_COLUMNS, TOKEN_COLUMNS, key_of, readable
+from saltlite.model.ids import MinionId
 from saltlite.model.keys import KeyRecord, KeyState
 
 UNSEALED = "rejected: no master wrote this row of the database, or its seal is that of another shared.key"
 """`KeyRecord.how` of a row with another seal."""
 SEALED_KEYS = select((*KEY_COLUMNS, "seal"), "keys")
+ACCEPTED_ROW = "concat_ws(' ', epoch, encode(public, 'hex'), seal, fingerprint, id)"
+"""Of an accepted key, what its seal is checked with, as one text: none of it has a space if a master wrote it."""
 SEALED_TOKENS = select((*TOKEN_COLUMNS, "seal"), "tokens")
 SEALED_PREACCEPTS = select(("id", "fingerprint", "seal"), "preaccepts")
 SET_KEY_SEAL = "UPDATE keys SET seal = ? WHERE fingerprint = ?"
@@ -38,6 +42,8 @@ class RowSeals:
 
     def __init__(self, key: bytes | None) -> None:
         self._key = key
+        self._known: frozenset[int] = frozenset()
+        """Hashes of the ACCEPTED_ROWs whose seals held when they were last read."""
 
     @property
     def is_used(self) -> bool:
@@ -45,7 +51,10 @@ class RowSeals:
         return self._key is not None
 
     def of_key(self, record: KeyRecord) -> str:
-        return self._of("key", record.id, record.fingerprint, record.public.hex(), record.state, str(record.epoch))
+        return self._of_key(record.id, record.fingerprint, record.public.hex(), record.state, record.epoch)
+
+    def _of_key(self, *of: object) -> str:
+        return self._of("key", *map(str, of))
 
     def of_token(self, token: TokenRecord) -> str:
         """The number of its uses is not sealed, as each use would have to be."""
@@ -59,6 +68,18 @@ class RowSeals:
         if record.state is not KeyState.ACCEPTED or self.holds(seal, self.of_key(record)):
             return record
         return replace(record, state=KeyState.REJECTED, how=UNSEALED)
+
+    def accepted(self, rows: Sequence[str]) -> list[MinionId]:
+        """The ids of those of all ACCEPTED_ROWs whose seals hold. They are read at each change of one of them, so only
+        what was not there before is checked."""
+        before, self._known = self._known, frozenset(map(hash, rows))
+        unsealed = {row for row in rows if hash(row) not in before and not self._is_sealed(row)}
+        self._known -= frozenset(map(hash, unsealed))
+        return [MinionId(row.rpartition(" ")[2]) for row in rows if row not in unsealed]
+
+    def _is_sealed(self, row: str) -> bool:
+        epoch, public, seal, fingerprint, minion = row.split(" ", 4)
+        return self.holds(seal, self._of_key(minion, fingerprint, public, KeyState.ACCEPTED, epoch))
 
     def holds(self, seal: str, expected: str) -> bool:
         """Whether that is the seal."""

@@ -11,7 +11,7 @@ return, or the choice of targets, and the commit (S5).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +21,8 @@ from saltlite.master.store.ports import (
     RETURNS_SIZE,
     TERMINAL_RANK,
     JobNews,
+    KeyRow,
+    MinionRow,
     ReturnCommit,
     Stored,
     TokenRecord,
@@ -31,6 +33,7 @@ from saltlite.master.store.ports import (
 from saltlite.master.store.postgres.connection import AT_ONCE, PostgresConnection, up_to
 from saltlite.master.store.postgres.schema import FORMAT
 from saltlite.master.store.postgres.seals import (
+    ACCEPTED_ROW,
     SEALED_KEYS,
     SEALED_PREACCEPTS,
     SEALED_TOKENS,
@@ -65,6 +68,7 @@ from saltlite.model.keys import Fingerprint, KeyRecord, KeyState
 _ACCEPTED = (
     "SELECT accepted_version, (SELECT coalesce(json_agg(id), '[]')::text FROM keys WHERE state = 'accepted') FROM store"
 )
+_ACCEPTED_SEALED = _ACCEPTED.replace("(id)", f"({ACCEPTED_ROW})")
 # The size of what precedes a return decides whether it is read: a page has one body above its size at most.
 _RETURNS = (
     "SELECT jid, target, state, retcode, body, started_at, duration_ms, reason, seq FROM (SELECT *,"
@@ -106,8 +110,39 @@ class PostgresReader(SqlReader):
     LAST_SEQ = "(SELECT greatest(seq, coalesce((SELECT max(seq) FROM events), 0)) FROM store)"
 
     def _read_accepted(self) -> tuple[int, list[MinionId]]:
-        ((version, ids),) = self._queries.rows(_ACCEPTED)
-        return version, sorted(json.loads(ids))
+        ((version, listed),) = self._queries.rows(_ACCEPTED_SEALED if self.seals.is_used else _ACCEPTED)
+        found = json.loads(listed)
+        return version, sorted(self.seals.accepted(found) if self.seals.is_used else found)
+
+    def keys(self, states: frozenset[KeyState] = frozenset(KeyState)) -> list[KeyRecord]:
+        return [key for key in super().keys(states) if key.state in states]
+
+    def key_rows(self, state: KeyState | None = None) -> list[KeyRow]:
+        found = super().key_rows(state)
+        if not self.seals.is_used or state not in (None, KeyState.ACCEPTED):
+            return found
+        # Of the keys of one id only one is accepted.
+        known = self.accepted_set()
+        if state is not None:
+            return [row for row in found if row.id in known]
+        return [
+            row._replace(state=KeyState.REJECTED) if row.state == KeyState.ACCEPTED and row.id not in known else row
+            for row in found
+        ]
+
+    def minions(self, among: Collection[MinionId] | None = None) -> list[MinionRow]:
+        # Those among some are such as were selected from the accepted ids before.
+        found = super().minions(among)
+        if not self.seals.is_used or among is not None:
+            return found
+        known = self.accepted_set()
+        return [row for row in found if row.id in known]
+
+    def minion_values(self, column: str) -> dict[MinionId, Any]:
+        found = super().minion_values(column)
+        if not self.seals.is_used or found.keys() <= self.accepted_set():
+            return found
+        return {minion: value for minion, value in found.items() if minion in self.accepted_set()}
 
     def _keys(self, which: str, values: Values) -> list[Any]:
         return self._queries.rows(SEALED_KEYS + which, values)
