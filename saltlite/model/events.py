@@ -11,6 +11,7 @@ and a map match nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -173,11 +174,30 @@ CLONE_SUSPECT = "clone-suspect"
 """The `act` of an event `tag_auth` that changes no key: two machines seem to share it."""
 
 
-def tag_master(name: str, what: str) -> str:
-    """A master that shares its store `joined` the others, or was `fenced`; or it has minions of the others asked for
-    what it does not have (`fetch`), or `asked` when the others last saw some, which they have `seen`; or other machines
-    have come to it with the keys of minions of the others (`contested`), which say whether theirs are alive
-    (`contest_over`)."""
+class MasterEvent(StrEnum):
+    """What happens to a master that shares its store, and what it asks the others and answers."""
+
+    JOINED = "joined"
+    """It has begun anew, and the others need its certificate."""
+    FENCED = "fenced"
+    """Its sessions were ended, because it did not renew its lease or apply a change in time."""
+    DRAINED = "drained"
+    DRAIN_ENDED = "drain ended"
+    REMOVED = "removed"
+    FETCH = "fetch"
+    """It asks for what it does not have of minions of the others."""
+    ASKED = "asked"
+    """It asks when the others last saw some minions."""
+    SEEN = "seen"
+    """The answer to that."""
+    CONTESTED = "contested"
+    """Other machines have come to it with the keys of minions of the others: are theirs alive?"""
+    CONTEST_OVER = "contest_over"
+    """The answer to that."""
+
+
+def tag_master(name: str, what: MasterEvent) -> str:
+    """Something of MasterEvent happened to this master, or was asked or answered by it."""
     return f"salt/master/{name}/{what}"
 
 

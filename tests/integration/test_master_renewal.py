@@ -13,11 +13,10 @@ import pytest
 from saltlite.config.load import load_master
 from saltlite.config.master import MasterConfig
 from saltlite.errors import StartupError
-from saltlite.master.handlers.masters import REMOVED
 from saltlite.master.processes import identity, invitation, renewal
 from saltlite.master.processes.renewal import LOOK_S, Renewals, Renewed
 from saltlite.master.store.sharing import MasterRow, MasterState, SharedStore
-from saltlite.model.events import tag_master
+from saltlite.model.events import MasterEvent, tag_master
 from saltlite.model.keys import fingerprint
 from saltlite.platform.daemon import ManualClock
 from saltlite.platform.privileges import private_dir, write_secret
@@ -100,7 +99,7 @@ class Site:
         """As `saltlite master remove` on another master."""
         with self.store.write() as tx:
             tx.delete_master(name)
-            tx.put_event(tag_master(name, REMOVED), {"name": name}, self.clock.wall())
+            tx.put_event(tag_master(name, MasterEvent.REMOVED), {"name": name}, self.clock.wall())
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ import pytest
 
 from saltlite.errors import StoreError
 from saltlite.master.handlers import mine
-from saltlite.master.processes.fleet import FETCH, AskingEverywhere
+from saltlite.master.processes.fleet import AskingEverywhere
 from saltlite.master.store.projection import Projection
-from saltlite.model.events import tag_master
+from saltlite.model.events import MasterEvent, tag_master
 from saltlite.model.ids import MinionId
 from saltlite.model.job import Target, TargetKind
 from saltlite.model.keys import KeyState
@@ -76,7 +76,7 @@ class Masters:
 
     def asked_elsewhere(self, name: str) -> list[Mapping[str, Any]]:
         self.turn.end()
-        return [event.data for event in self.a.events(tag_master(name, FETCH))]
+        return [event.data for event in self.a.events(tag_master(name, MasterEvent.FETCH))]
 
 
 @pytest.fixture

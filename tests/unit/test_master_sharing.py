@@ -11,8 +11,6 @@ from typing import Any, cast
 import pytest
 
 from saltlite.master.handlers.minions import notice_elsewhere
-from saltlite.master.processes.contests import CONTEST_OVER, CONTESTED
-from saltlite.master.processes.fleet import FETCH
 from saltlite.master.processes.link import LinkProcess
 from saltlite.master.processes.link_channel import (
     MEMBERSHIP,
@@ -30,7 +28,7 @@ from saltlite.master.protocol import sharing
 from saltlite.master.protocol.effects import CloseConnection, MinionReport, Presence, Pull, Send
 from saltlite.master.protocol.sharing import SUSPEND_S, Issuers
 from saltlite.master.store.sharing import MasterRow, MasterState
-from saltlite.model.events import tag_master, tag_presence_change
+from saltlite.model.events import MasterEvent, tag_master, tag_presence_change
 from saltlite.model.ids import MinionId
 from saltlite.platform.daemon import ManualClock
 from saltlite.testing.memory_store import MemoryStore, MemoryStoreDisk
@@ -418,7 +416,9 @@ class Alone:
     def put(self, *minions: str) -> None:
         for minion in minions:
             with self.store.write() as tx:
-                tx.put_event(tag_master("m2", FETCH), {"by": "m2", "minions": [minion], "what": "grains"}, NOW)
+                tx.put_event(
+                    tag_master("m2", MasterEvent.FETCH), {"by": "m2", "minions": [minion], "what": "grains"}, NOW
+                )
 
 
 M1 = MasterRow(
@@ -487,9 +487,9 @@ def test_a_row_that_no_master_wrote_reaches_neither_the_link_process_nor_minions
 @pytest.mark.parametrize(
     ("tag", "data"),
     [
-        (tag_master("m2", CONTESTED), {"by": "m2"}),
-        (tag_master("m2", CONTESTED), {"by": "m2", "newcomers": [3]}),
-        (tag_master("m2", CONTEST_OVER), {"by": "m2", "asked": []}),
+        (tag_master("m2", MasterEvent.CONTESTED), {"by": "m2"}),
+        (tag_master("m2", MasterEvent.CONTESTED), {"by": "m2", "newcomers": [3]}),
+        (tag_master("m2", MasterEvent.CONTEST_OVER), {"by": "m2", "asked": []}),
         (tag_presence_change(), {"new": 3, "lost": [None, {}]}),
     ],
 )

@@ -15,7 +15,7 @@ from saltlite.auth.acl import Principal
 from saltlite.errors import DamagedError, NoTargetError, ProtocolError, RefusedError, UsageError
 from saltlite.master.processes.context import Answer, Master
 from saltlite.master.store.sharing import MasterRow, MasterState, SharedStore
-from saltlite.model.events import tag_master
+from saltlite.model.events import MasterEvent, tag_master
 from saltlite.model.ids import Jid, MinionId
 from saltlite.model.job import JobFilter, TargetOutcome
 from saltlite.wire.certificates import MasterCertificate
@@ -29,7 +29,6 @@ AWAY_S = 86_400.0
 """A minion that has been away for so long keeps no master whose jobs are open on it."""
 DUE_DAYS = 29.5
 """A certificate is renewed 30 days before its end, and half a day later whatever keeps it from that is named."""
-DRAINED, DRAIN_ENDED, REMOVED = "drained", "drain ended", "removed"
 _ONE = "this master shares its store with no other: `saltlite help several-masters` says how others join it"
 
 
@@ -148,7 +147,7 @@ def handle_master_drain(master: Master, principal: Principal, request: Mapping[s
         raise RefusedError(f"no other master is up that could take the minions of {name}: nothing was changed")
     with store.write() as writer:
         if writer.drain_master(name, ends=ends):
-            what = DRAIN_ENDED if ends else DRAINED
+            what = MasterEvent.DRAIN_ENDED if ends else MasterEvent.DRAINED
             writer.put_event(tag_master(name, what), {"name": name, "by": principal.label}, master.clock.wall())
         elif row.state is not wanted:
             raise RefusedError(f"{name} is {row.state}: only a master that is up can be drained; nothing was changed")
@@ -177,7 +176,9 @@ def handle_master_remove(master: Master, principal: Principal, request: Mapping[
         )
     with store.write() as writer:
         writer.delete_master(name)
-        writer.put_event(tag_master(name, REMOVED), {"name": name, "by": principal.label}, master.clock.wall())
+        writer.put_event(
+            tag_master(name, MasterEvent.REMOVED), {"name": name, "by": principal.label}, master.clock.wall()
+        )
     holder = str(_about(row).get("holder", ""))
     is_there = holder in {other.name for other in store.masters() if other.has_lease}
     return Answer({"name": name, "holder_away": "" if is_there else holder})

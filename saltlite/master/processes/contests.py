@@ -26,7 +26,7 @@ from saltlite.master.store.ports import MinionRow
 from saltlite.master.store.sharing import MasterRow, SharedStore
 from saltlite.model.clock import Clock
 from saltlite.model.dataclass import dataclass
-from saltlite.model.events import Event, tag_master
+from saltlite.model.events import Event, MasterEvent, tag_master
 from saltlite.model.ids import MinionId
 from saltlite.model.keys import Fingerprint, KeyState, fingerprint
 from saltlite.model.minion import SessionEnd
@@ -39,8 +39,6 @@ ANSWER_S = 1.5
 """How long the owner has to answer: the second of its probe, and the way there and back."""
 GATHER_S = 0.02
 """How long answers wait for others, as they are events of one transaction."""
-CONTESTED, CONTEST_OVER = "contested", "contest_over"
-"""Events of masters (`tag_master`): the question, and its answer."""
 GONE = "accepted"
 """The answer that lets the newcomer in: the older session is over. The others are states of WELCOME as well."""
 BUSY = "busy"
@@ -91,7 +89,9 @@ def ask_owners(master: Master, asks: Sequence[IpcMessage]) -> set[int]:
             newcomers.append([row.id, key, hello["boot"], *hello["order"], ask["address"], *older])
     if newcomers:
         with master.shared.write() as store:
-            store.put_event(tag_master(me, CONTESTED), {"by": me, "newcomers": newcomers}, master.clock.wall())
+            store.put_event(
+                tag_master(me, MasterEvent.CONTESTED), {"by": me, "newcomers": newcomers}, master.clock.wall()
+            )
     return waiting
 
 
@@ -127,7 +127,7 @@ class Contests:
     def on_event(self, event: Event) -> None:
         """An event of some master. Raises StoreError."""
         by = str(event.data.get("by", ""))
-        if event.tag == tag_master(by, CONTESTED):
+        if event.tag == tag_master(by, MasterEvent.CONTESTED):
             newcomers = [Newcomer(*row) for row in event.data["newcomers"] if len(row) == len(fields(Newcomer))]
             if by == self._me:
                 self._questions[event.seq] = _Question(newcomers, self._store.masters())
@@ -136,7 +136,7 @@ class Contests:
                 for one in newcomers:
                     if one.owner == self._me:
                         self._probe(event.seq, one)
-        elif event.tag == tag_master(by, CONTEST_OVER) and event.data["asked"] in self._questions:
+        elif event.tag == tag_master(by, MasterEvent.CONTEST_OVER) and event.data["asked"] in self._questions:
             self._end(self._questions[event.data["asked"]], dict(event.data["states"]))
 
     # -- the owner
@@ -157,7 +157,7 @@ class Contests:
             with self._store.write() as store:
                 for asked, states in answers.items():
                     data = {"by": self._me, "asked": asked, "states": [list(one) for one in states]}
-                    store.put_event(tag_master(self._me, CONTEST_OVER), data, self._clock.wall())
+                    store.put_event(tag_master(self._me, MasterEvent.CONTEST_OVER), data, self._clock.wall())
         except StoreError as error:
             log.error("another master is not told whether sessions are alive: %s", error)  # noqa: TRY400 - a sentence
 

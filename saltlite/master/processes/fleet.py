@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 from saltlite.errors import StoreError, UsageError
 from saltlite.model.clock import Clock
 from saltlite.model.dataclass import dataclass
-from saltlite.model.events import tag_master
+from saltlite.model.events import MasterEvent, tag_master
 from saltlite.model.ids import MinionId, TargetId, parse_srn, resource_index_srn_key
 from saltlite.model.resourcelook import TypeReport, read_report
 from saltlite.model.signature import by_name
@@ -311,10 +311,6 @@ class Asking(Protocol):
         ...
 
 
-FETCH = "fetch"
-"""What an event of a master is, whose `minions` the masters that have their sessions ask for `what`."""
-
-
 class AskingEverywhere:
     """The way to minions whose sessions are with any of the masters that share a store. What is lost on it is asked for
     in the next session."""
@@ -344,7 +340,7 @@ class AskingEverywhere:
                 if elsewhere:
                     with self._store.write() as store:
                         data = {"by": self._me, "minions": elsewhere, "what": what}
-                        store.put_event(tag_master(self._me, FETCH), data, self._clock.wall())
+                        store.put_event(tag_master(self._me, MasterEvent.FETCH), data, self._clock.wall())
         except StoreError as error:
             log.error("minions of other masters are not asked for their %s: %s", ", ".join(waiting), error)  # noqa: TRY400 - a sentence
 

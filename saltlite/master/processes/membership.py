@@ -31,10 +31,9 @@ from saltlite.master.handlers.delivery import send
 from saltlite.master.processes import link_channel as ipc
 from saltlite.master.processes.contests import Contests
 from saltlite.master.processes.context import RecentProofs
-from saltlite.master.processes.fleet import FETCH
 from saltlite.master.processes.identity import certificate_of, job_key
 from saltlite.master.processes.link_channel import LinkChannel
-from saltlite.master.processes.other_masters import ASKED, EVENTS, SEEN, behind, fence, last_seen_of, note
+from saltlite.master.processes.other_masters import EVENTS, behind, fence, last_seen_of, note
 from saltlite.master.processes.own_address import address_of, address_problem
 from saltlite.master.processes.renewal import Renewals, signed_as_root
 from saltlite.master.store.ports import Store
@@ -44,6 +43,7 @@ from saltlite.model.dataclass import dataclass
 from saltlite.model.events import (
     CLONE_SUSPECT,
     Event,
+    MasterEvent,
     tag_auth,
     tag_job_kill,
     tag_job_new,
@@ -77,8 +77,6 @@ LEAVE_WAIT_S = 2.0
 """How long this process outlives SIGTERM to see the link process end: then the whole master stops."""
 AFTER_ALL = 2**63
 """A number after that of every event."""
-JOINED = "joined"
-"""What happens to a master: see `tag_master`."""
 _KEY_TAGS = frozenset({tag_key(), tag_auth()})
 
 
@@ -91,7 +89,7 @@ def _is_renewal(renewal: tuple[str, int, int], row: MasterRow) -> bool:
 
 
 def _has_joined(events: Iterable[Event]) -> bool:
-    return any(event.tag == tag_master(str(event.data.get("name", "")), JOINED) for event in events)
+    return any(event.tag == tag_master(str(event.data.get("name", "")), MasterEvent.JOINED) for event in events)
 
 
 def _jobs_of(events: Iterable[Event]) -> set[str] | None:
@@ -403,7 +401,7 @@ class Membership:
                 stored = replace(stored, state=MasterState.DRAINING)
             if joined_at < 0 and stored.state is not MasterState.FENCED:
                 # The others read it, and have its certificate then. No session of this start is older.
-                joined_at = note(store, self._me.name, JOINED, self._clock.wall())
+                joined_at = note(store, self._me.name, MasterEvent.JOINED, self._clock.wall())
         if stored.state is MasterState.DRAINING:
             self._drains_again = False
         if joined_at != self._joined_at:
@@ -530,9 +528,12 @@ class Membership:
             self._deliver(jid, is_turn=is_turn)
         elif event.tag == tag_job_kill(jid) and self._store.cancelled([jid]):
             self._link.cancel([(minion, part) for part, minion in self._store.open_parts(jid)])
-        elif event.tag == tag_master(str(event.data.get("by", "")), FETCH):
+        elif event.tag == tag_master(str(event.data.get("by", "")), MasterEvent.FETCH):
             self._fetch(event.data.get("minions"), event.data.get("what"))
-        elif event.tag == tag_master(str(event.data.get("by", "")), ASKED) and event.data["by"] != self._me.name:
+        elif (
+            event.tag == tag_master(str(event.data.get("by", "")), MasterEvent.ASKED)
+            and event.data["by"] != self._me.name
+        ):
             self._tell_last_seen(event)
         else:
             self._contests.on_event(event)
@@ -549,7 +550,7 @@ class Membership:
             data = {"by": self._me.name, "asked": question.seq, "silent_s": silent_s}
             try:
                 with self._store.write() as store:
-                    store.put_event(tag_master(self._me.name, SEEN), data, self._clock.wall())
+                    store.put_event(tag_master(self._me.name, MasterEvent.SEEN), data, self._clock.wall())
             except StoreError as error:
                 log.error("another master is not told when minions were last seen: %s", error)  # noqa: TRY400 - a sentence
 

@@ -14,7 +14,7 @@ from saltlite.errors import StoreError
 from saltlite.master.processes.context import Question
 from saltlite.master.store.sharing import MasterRow, SharedStore, SharedWriter
 from saltlite.model.clock import Clock
-from saltlite.model.events import tag_master, tag_presence_change
+from saltlite.model.events import MasterEvent, tag_master, tag_presence_change
 from saltlite.model.minion import SessionEnd
 from saltlite.platform.reactor import Reactor
 from saltlite.wire.framing import IpcMessage
@@ -32,8 +32,6 @@ SILENT_MAX_S = 1e9
 """Seconds, more than any minion was ever silent."""
 EVENTS = 1_000
 """Events per page."""
-FENCED, ASKED, SEEN = "fenced", "asked", "seen"
-"""What happens to masters: see `tag_master`."""
 
 
 def is_behind(row: MasterRow, seq: int) -> bool:
@@ -54,12 +52,12 @@ def fence(store: SharedStore, name: str, now: float, is_due: Callable[[MasterRow
         if not any(row.name == name and is_due(row) for row in store.masters()) or not writer.fence_master(name):
             return
         lost = writer.fence(name, SessionEnd.FENCED, now)
-        note(writer, name, FENCED, now)
+        note(writer, name, MasterEvent.FENCED, now)
         if lost:
             writer.put_event(tag_presence_change(), {"new": [], "lost": lost}, now)
 
 
-def note(store: SharedWriter, name: str, what: str, now: float) -> int:
+def note(store: SharedWriter, name: str, what: MasterEvent, now: float) -> int:
     """Store that this happens to the master of that name; the number of the event."""
     return store.put_event(tag_master(name, what), {"name": name}, now)
 
@@ -106,7 +104,7 @@ class OtherMasters:
         """Call `done` with how many seconds ago the other masters saw these, as far as they answer within SEEN_S."""
         with self._store.write() as store:
             asked = store.put_event(
-                tag_master(self._me, ASKED), {"by": self._me, "ids": list(minions)}, self._clock.wall()
+                tag_master(self._me, MasterEvent.ASKED), {"by": self._me, "ids": list(minions)}, self._clock.wall()
             )
         found: dict[str, float] = {}
         until = self._clock.monotonic() + SEEN_S
@@ -119,7 +117,9 @@ class OtherMasters:
                 done(found)
                 return
             for event in events:
-                if event.data.get("asked") == asked and event.tag == tag_master(str(event.data.get("by", "")), SEEN):
+                if event.data.get("asked") == asked and event.tag == tag_master(
+                    str(event.data.get("by", "")), MasterEvent.SEEN
+                ):
                     found.update(last_seen_of(event.data.get("silent_s"), minions))
             if len(found) == len(minions) or self._clock.monotonic() >= until:
                 done(found)

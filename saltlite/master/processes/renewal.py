@@ -27,13 +27,12 @@ import struct
 from collections.abc import Iterable, Mapping, Sequence
 
 from saltlite.errors import ProtocolError, RefusedError, SaltliteError, StartupError
-from saltlite.master.handlers.masters import REMOVED
 from saltlite.master.processes import identity
 from saltlite.master.processes.identity import ANSWER_FILE, DAY_S, INVITED, RENEW_DAYS
 from saltlite.master.store.sharing import MasterRow, SharedStore
 from saltlite.model.clock import Clock
 from saltlite.model.dataclass import dataclass
-from saltlite.model.events import Event, tag_master
+from saltlite.model.events import Event, MasterEvent, tag_master
 from saltlite.model.keys import fingerprint_bytes
 from saltlite.platform.files import CursorFile
 from saltlite.platform.privileges import SECRET_MAX, read_secret, write_secret
@@ -279,7 +278,7 @@ class Renewals:
         is_changed = False
         for event in events:
             name = str(event.data.get("name", ""))
-            if event.tag == tag_master(name, REMOVED) and name in self._signed:
+            if event.tag == tag_master(name, MasterEvent.REMOVED) and name in self._signed:
                 number, _renewed = self._signed.pop(name)
                 self._removed_numbers.add(number)
                 is_changed = True
