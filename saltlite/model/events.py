@@ -181,6 +181,8 @@ class MasterEvent(StrEnum):
     """It has begun anew, and the others need its certificate."""
     FENCED = "fenced"
     """Its sessions were ended, because it did not renew its lease or apply a change in time."""
+    PROMOTED = "promoted"
+    """It found another server of the database, which was promoted."""
     DRAINED = "drained"
     DRAIN_ENDED = "drain ended"
     REMOVED = "removed"

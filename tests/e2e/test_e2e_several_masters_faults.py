@@ -1,10 +1,12 @@
 """Masters that share a database, when one of them stands still and goes on later, and when the database does.
 
-`SALTLITE_STANDS_STILL=60` has a master stand still for so many seconds, in place of 3 and 10.
+`SALTLITE_STANDS_STILL=60` has a master stand still for so many seconds, in place of 3 and 10, and
+`SALTLITE_DATABASE_HANGS=30` the database, in place of 8.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
@@ -17,9 +19,10 @@ import pytest
 
 pytest.importorskip("psycopg", reason="psycopg is not installed: saltlite[postgres]")
 
+from saltlite.errors import SaltliteError
 from tests.support.fleet import ME, Fleet, wait_until
 from tests.support.postgres import running_server
-from tests.support.several_masters import MASTERS, Site, returned
+from tests.support.several_masters import MASTERS, Site, family, returned
 
 pytestmark = pytest.mark.e2e
 
@@ -27,6 +30,7 @@ HOME = "two"
 HOMES = dict.fromkeys(("fay", "ida", "ned"), HOME)
 """Minions whose names give them this home, so that none goes to another master by itself."""
 STILL_S = [float(part) for part in os.environ.get("SALTLITE_STANDS_STILL", "3,10").split(",")]
+HANGS_S = float(os.environ.get("SALTLITE_DATABASE_HANGS", "8"))
 
 PLUGIN = """
 import os, time
@@ -49,7 +53,7 @@ HOOKS: dict[str, Any] = {"run": {"event": "app/run", "as": ME, "runner": {"fun":
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    with running_server() as server:
+    with running_server() as server, running_server() as standby:
         fleet = Fleet(tmp_path_factory.mktemp("faults"))
         for kind in ("returners", "runners"):
             (fleet.folder / "own" / kind).mkdir(parents=True)
@@ -60,14 +64,17 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
                 "master_returners": ["mine"],
                 "hooks": HOOKS,
             }
-            yield Site(fleet, server, HOMES, **own)
+            own["database"] = f"host={server.folder},{standby.folder} user=saltlite dbname=postgres"
+            site = Site(fleet, server, HOMES, **own)
+            site.standby = standby
+            yield site
         finally:
             fleet.close()
 
 
-def publish(site: Site, minion: str, *words: str, master: str = "one") -> str:
+def publish(site: Site, *words: str, master: str = "one") -> str:
     """The jid."""
-    answer = returned(site.fleet.cli("--async", "--out", "json", minion, *words, master=master))
+    answer = returned(site.fleet.cli("--async", "--out", "json", *words, master=master))
     jid: str = answer["jid"]
     return jid
 
@@ -126,13 +133,13 @@ def test_a_master_that_wakes_takes_no_minion_back_and_changes_no_job(
         wait_until(lambda: fleet.daemons["ned"].log().count("connection: handshake") > handshakes, "ned asks it")
         with site.standing_still(HOME):
             still_since = time.monotonic()
-            jobs["queued"] = publish(site, "ida", "cmd.run", f"echo queued >> {runs}")
+            jobs["queued"] = publish(site, "--deliver-by", "10m", "ida", "cmd.run", f"echo queued >> {runs}")
             fleet.daemons["ida"].stop()
             for minion in ("fay", "ned"):
                 restart_at(site, minion, "three", "one")
             wait_session(site, "three", "fay", "ned")
             os.kill(fleet.daemons["ned"].pid, signal.SIGSTOP)
-            jobs["sent"] = publish(site, "ned", "cmd.run", f"echo sent >> {runs}")
+            jobs["sent"] = publish(site, "--deliver-by", "10m", "ned", "cmd.run", f"echo sent >> {runs}")
             moved = claims(site)
             wait_until(lambda: time.monotonic() - still_since >= seconds, "it stood still", seconds + 60)
             assert [state(site, jobs[one]) for one in ("queued", "sent", "running")] == ["queued", "queued", "running"]
@@ -204,3 +211,114 @@ def test_a_runner_of_a_master_that_stood_still_is_begun_once(site: Site) -> None
     fire(stopped, 3)
     wait_until(lambda: told(site, "runner")["3"], "it goes on")
     assert told(site, "runner") == {"1": 1, "2": 1, "3": 1}
+
+
+# -- the database
+
+
+def refuses_at_once(site: Site, master: str) -> bool:
+    """Whether it refuses a command with a sentence within 3 s, and answers who asks what needs no database."""
+    with site.fleet.client(master) as client:
+        asked = time.monotonic()
+        answers = client.call("whoami")["user"] == ME
+        with pytest.raises(SaltliteError, match="cannot be reached"):
+            client.cmd("*", "test.ping")
+        return answers and time.monotonic() - asked < 3.0
+
+
+def sessions_begun(site: Site) -> list[int]:
+    return [site.fleet.daemons[minion].log().count(": ready [") for minion in HOMES]
+
+
+def wait_all_act(site: Site, *jobs: str) -> None:
+    """Wait until all masters act, and these jobs of all minions have one result of each."""
+    for name in MASTERS:
+        site.wait_joined(name)
+    for jid in jobs:
+        count = f"SELECT count(*) FROM returns WHERE jid = '{jid}' AND state = 'returned'"  # noqa: S608 - a jid
+        wait_until(lambda count=count: site.server.sql(count) == "3", "all results are there")  # type: ignore[misc]
+
+
+def test_a_database_that_hangs_costs_no_session_and_no_result(site: Site) -> None:
+    begun = sessions_begun(site)
+    jid = publish(site, "*", "cmd.run", "sleep 2; echo done")
+    wait_until(lambda: all(site.fleet.running_jobs(minion) for minion in HOMES), "all run it")
+    pids = family(site.server.pid)
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    since = time.monotonic()
+    try:
+        for name in MASTERS:
+            # Each of its MWorkers waits once.
+            wait_until(lambda name=name: all(refuses_at_once(site, name) for _ in range(4)), "it refuses at once")  # type: ignore[misc]
+        wait_until(lambda: time.monotonic() - since >= HANGS_S, "it hangs", HANGS_S + 60)
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+    wait_all_act(site, jid)
+    assert sessions_begun(site) == begun, "no session has ended"
+
+
+def test_a_connection_that_ends_in_a_commit_doubles_nothing_and_loses_nothing(site: Site) -> None:
+    """Commits wait for a standby that there is not, and the connections are ended meanwhile: all is committed, and no
+    master knows that."""
+    server, go = site.server, site.fleet.folder / "go"
+    jid = publish(site, "*", "cmd.run", f"while [ ! -e {go} ]; do sleep 0.1; done; echo done")
+    wait_until(lambda: all(site.fleet.running_jobs(minion) for minion in HOMES), "all run it")
+    server.sql("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
+    server.sql("SELECT pg_reload_conf()")
+    go.touch()
+    stored = f"SELECT count(*) FROM returns WHERE jid = '{jid}'"  # noqa: S608 - a jid
+    waiting = "FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+    ended = 0
+    while ended < 10:
+        wait_until(lambda: server.sql(f"SELECT count(*) {waiting}") != "0", "a commit waits")
+        ended += len(server.sql(f"SELECT pg_terminate_backend(pid) {waiting}").split())
+    wait_until(lambda: server.sql(stored) != "0", "some result is committed")
+    server.sql("ALTER SYSTEM RESET synchronous_standby_names")
+    server.sql("SELECT pg_reload_conf()")
+    wait_all_act(site, jid)
+    watched = site.fleet.cli("job", "watch", jid, "--out", "json", master="two")
+    assert returned(watched) == dict.fromkeys(HOMES, "done")
+    told = server.sql(f"SELECT tag FROM events WHERE tag LIKE 'salt/job/{jid}/ret/%' ORDER BY tag")  # noqa: S608 - a jid
+    assert told.splitlines() == [f"salt/job/{jid}/ret/{minion}" for minion in sorted(HOMES)]
+
+
+def test_a_standby_that_lacks_the_last_second_is_told_of_and_no_reader_misses_or_confuses_an_event(site: Site) -> None:
+    """The last test of this site: the servers have changed."""
+    fleet, lost, standby = site.fleet, site.server, site.standby
+    assert standby is not None
+    standby.copy(lost)
+
+    def send(tag: str) -> None:
+        assert fleet.cli("runner", "event.send", f"app/{tag}", "{}", master="one").code == 0
+
+    follower = fleet.start_cli("events", "app/*", "--count", "4", "--out", "jsonl", master="one")
+    with follower:
+        send("kept")
+        replayed = "SELECT pg_last_wal_replay_lsn() = '{}'"
+        wait_until(lambda: standby.sql(replayed.format(lost.sql("SELECT pg_current_wal_lsn()"))) == "t", "it has that")
+        standby.stop()
+        send("lost-1")
+        send("lost-2")
+        gone = publish(site, "*", "test.echo", "lost")
+        wait_all_act(site, gone)
+        lost.stop(signal.SIGQUIT)
+        standby.start()
+        standby.promote()
+        site.server = standby
+        for name in MASTERS:
+            site.wait_joined(name)
+        send("new")
+        out, err = follower.communicate(timeout=90)
+    seen = [json.loads(line) for line in out.splitlines()]
+    assert [one["tag"] for one in seen] == ["app/kept", "app/lost-1", "app/lost-2", "app/new"], err
+    first, last = (one["seq"] for one in seen[1:3])
+    taken = standby.sql(f"SELECT count(*) FROM events WHERE seq BETWEEN {first} AND {last}")  # noqa: S608 - numbers
+    assert taken == "0", "no other event has a number that a client has seen"
+    for name in MASTERS:
+        assert "the database has lost the last changes that this master read" in fleet.daemons[name].log()
+        assert site.ping(name) == dict.fromkeys(HOMES, True)
+    shown = fleet.cli("job", "watch", gone, master="two")
+    assert shown.code != 0
+    assert f"there is no job {gone}" in shown.err

@@ -67,12 +67,7 @@ class Server:
 
     def follow(self, primary: Server) -> None:
         """Stop, begin anew as a standby of that server, and have its commits wait for this one."""
-        self.stop(signal.SIGQUIT)
-        shutil.rmtree(self.folder / "data")
-        name = f"standby{self.folder.name.rpartition('-')[2]}"
-        source = f"host={primary.folder} user=saltlite application_name={name}"
-        self._run("pg_basebackup", "-d", source, "-R", "-c", "fast", "-N")
-        self.start()
+        name = self.copy(primary)
         primary.sql(f"ALTER SYSTEM SET synchronous_standby_names = '{name}'")
         primary.sql("SELECT pg_reload_conf()")
         waits = "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'"
@@ -80,6 +75,16 @@ class Server:
         while primary.sql(waits) != "1":
             assert time.monotonic() < give_up_at, "the standby does not follow"
             time.sleep(0.05)
+
+    def copy(self, primary: Server) -> str:
+        """Stop, and begin anew as a standby of that server, which waits for nothing; the name of the standby."""
+        self.stop(signal.SIGQUIT)
+        shutil.rmtree(self.folder / "data")
+        name = f"standby{self.folder.name.rpartition('-')[2]}"
+        source = f"host={primary.folder} user=saltlite application_name={name}"
+        self._run("pg_basebackup", "-d", source, "-R", "-c", "fast", "-N")
+        self.start()
+        return name
 
     def promote(self) -> None:
         """Make this standby the primary; it waits for no standby."""

@@ -34,6 +34,8 @@ class Site:
         self.fleet = fleet
         self.server = server
         self.minions = tuple(homes)
+        self.standby: Server | None = None
+        """Another server that the masters may find the database on."""
         self.through = through or {}
         entries = fleet.folder / "logins"
         entries.touch(0o600)

@@ -394,6 +394,9 @@ class Membership:
         with self._store.write() as store:
             if joined_at >= 0 and self._is_lost(store):
                 return None
+            if self._store.place != self._place and joined_at >= 0:
+                # The numbers of events go on far above those of before, where no reader is behind by so many.
+                note(store, self._me.name, MasterEvent.PROMOTED, self._clock.wall())
             self._place = self._store.place
             self._renewed_after = store.last_seq()
             stored = store.renew(self._me)

@@ -52,7 +52,15 @@ OTHERS_LOOK_S = 0.1
 _TAKE_LOCK = "SELECT pg_advisory_xact_lock(?)"
 _SHARE = "SELECT pg_advisory_xact_lock_shared(?)"
 ONE_MASTER = "a database serves one master, or several of one fleet (saltlite help several-masters)"
+TIME_LINE_BITS = 32
+"""A server that is promoted begins another time line, of which the events have numbers that no event of an earlier one
+had: whoever has read events that the server lacks misses none of those that come, and takes none for another."""
 _PLACE = f"SELECT {PLACE} FROM store"  # noqa: S608 - a constant
+_TIME_LINE = "('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::bigint"
+_RAISE = (
+    f"UPDATE store SET seq = t.line << {TIME_LINE_BITS} FROM (SELECT {_TIME_LINE} AS line) AS t"  # noqa: S608 - constants
+    f" WHERE t.line > 1 AND seq < t.line << {TIME_LINE_BITS}"
+)
 _HOLD = "SELECT pg_advisory_lock_shared(%s, %s)"
 _OTHERS = (
     "SELECT coalesce(a.application_name, ''), coalesce(host(a.client_addr), 'this machine of the database')"
@@ -124,6 +132,7 @@ class PostgresStore(PostgresReader):
             )
             self._hold(connection, lock_of(oid, self._name), self._master, namesake)
             ((self.place,),) = connection.execute(_PLACE).fetchall()
+            connection.execute(_RAISE)
         if formats.is_due:
             # After the locks: nobody's tables are changed under a master that is not expected.
             bring_to_format(connection, self._where, (WRITING << 32) + oid, self._name if self._several else "")
