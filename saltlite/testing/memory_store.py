@@ -521,7 +521,7 @@ class _MemoryWriter(_MemoryReader):
             return Stored.DUPLICATE
         tag, data = return_event(ret, key.id)
         seq = self.put_event(tag, data, now)
-        self._own("returns", ret.jid)[ret.id] = replace(ret, seq=seq)
+        self._own("returns", ret.jid)[ret.id] = ret._replace(seq=seq)
         self.returned.append((seq, ret))
         self._move(ret.jid, TargetRow(ret.id, ret.state, ret.reason, now))
         if self._tables.jobs[ret.jid].batch is not None:

@@ -145,7 +145,7 @@ def test_a_return_comes_back_with_the_seq_of_its_event(store: Store) -> None:
     handed = ret(job(1), WEB1, retcode=3, body=b"\x00" * 70_000, reason="slow", duration_ms=12)
     assert commit(store, handed, now=NOW + 9) == [Stored.NEW]
     (stored,) = store.returns(job(1).jid)
-    assert replace(stored, seq=0) == handed.ret
+    assert stored._replace(seq=0) == handed.ret
     (event,) = store.events(after=1)
     assert (event.tag, event.seq, event.at) == (f"salt/job/{job(1).jid}/ret/web1", stored.seq, NOW + 9)
     assert event.data == {"jid": job(1).jid, "id": "web1", "retcode": 3, "state": "returned"}

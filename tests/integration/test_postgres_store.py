@@ -195,7 +195,7 @@ def return_many(dsn: str, first: int, jids: list[Jid]) -> None:
     store = PostgresStore(dsn, master=1)
     for jid in jids:
         rets = [ret(job(1, MINIONS), minion) for minion in MINIONS[first::4]]
-        commits = [replace(one, ret=replace(one.ret, jid=jid)) for one in rets]
+        commits = [replace(one, ret=one.ret._replace(jid=jid)) for one in rets]
         with store.write(appends_only=True) as tx:
             tx.put_returns(commits, NOW)
     store.close()

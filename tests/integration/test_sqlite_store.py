@@ -593,7 +593,7 @@ def test_a_job_of_many_targets_is_pruned_in_transactions_of_a_bounded_number_of_
         for one in keys:
             tx.put_key(one)
         tx.put_job(replace(job(1), minions=tuple(one.id for one in keys)))
-        tx.put_returns([ReturnCommit(one.fingerprint, replace(value, id=one.id)) for one in keys], NOW)
+        tx.put_returns([ReturnCommit(one.fingerprint, value._replace(id=one.id)) for one in keys], NOW)
     deleted = []
     while store.prune_due(NOW + 1):
         before = store._write_side._sqlite.total_changes

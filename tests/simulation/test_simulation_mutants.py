@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -84,7 +83,7 @@ def test_a_store_that_takes_returns_from_anybody_is_seen(monkeypatch: pytest.Mon
         if ret.jid not in tables.jobs or ret.id in tables.targets[ret.jid]:
             return put(self, commit, now)
         seq = self.put_event("salt/job", {}, now)
-        self._own("returns", ret.jid)[ret.id] = dataclasses.replace(ret, seq=seq)
+        self._own("returns", ret.jid)[ret.id] = ret._replace(seq=seq)
         return Stored.NEW
 
     monkeypatch.setattr(memory_store._MemoryWriter, "_put_return", gullible)

@@ -64,7 +64,7 @@ def srns(count: int, kind: str = "dummy", first: int = 1) -> tuple[TargetId, ...
 def ret(of: Job, minion: MinionId, **changes: Any) -> ReturnCommit:
     """The return of a minion, under its first key; `id` makes it that of a resource."""
     value = Return(of.jid, minion, TargetState.RETURNED, 0, b"\xc3", NOW + 1.5, 12)
-    return ReturnCommit(key(minion).fingerprint, replace(value, **changes))
+    return ReturnCommit(key(minion).fingerprint, value._replace(**changes))
 
 
 def had_sessions(tx: StoreWriter, rows: Sequence[MinionRow]) -> None:

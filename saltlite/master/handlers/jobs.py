@@ -393,20 +393,27 @@ class JobFollower:
         """Targets that are planned, at the first look: none becomes planned later."""
         return self._master.store.targets_in(self.jid, TargetState.PLANNED) if self._tells_planned else []
 
-    def _row(self, ret: Return) -> dict[str, Any]:
-        if self._managing is None:
+    def _rows(self, rets: Sequence[Return]) -> list[dict[str, Any]]:
+        if self._managing is None and rets:
             self._managing = self._master.store.managing_minions(self.jid)
-        row = {
-            "id": ret.id,
-            "state": str(ret.state),
-            "retcode": ret.retcode,
-            "body": ret.body,
-            "started_at": ret.started_at,
-            "duration_ms": ret.duration_ms,
-            "reason": ret.reason,
-            "seq": ret.seq,
-        }
-        return {**row, "minion": self._managing[ret.id]} if ret.id in self._managing else row
+        rows = [
+            {
+                "id": target,
+                "state": str(state),
+                "retcode": retcode,
+                "body": body,
+                "started_at": started_at,
+                "duration_ms": duration_ms,
+                "reason": reason,
+                "seq": seq,
+            }
+            for _jid, target, state, retcode, body, started_at, duration_ms, reason, seq in rets
+        ]
+        if self._managing:
+            for row in rows:
+                if row["id"] in self._managing:
+                    row["minion"] = self._managing[row["id"]]
+        return rows
 
     def _recount(self) -> None:
         now = self._master.clock.monotonic()
@@ -430,7 +437,7 @@ class JobFollower:
         ids = [ret.id for ret in rets.values() if ret.state is TargetState.RETURNED]
         if not rets or self._once or self._tells_planned or len(ids) != len(rets) or {*ids} != self._open:
             return None
-        rows = [self._row(replace(ret, seq=seq)) for seq, ret in sorted(rets.items())]
+        rows = self._rows([ret._replace(seq=seq) for seq, ret in sorted(rets.items())])
         self._open = set()
         self._after = max(rets)
         return {"seq": self._after, "states": [], "returns": rows, "end": True}
@@ -454,7 +461,7 @@ class JobFollower:
         planned = self._planned_rows()
         news = store.news(self.jid, self._after, PAGE, moves=self._moves)
         returns, whole = news.returns, news.is_whole
-        rows = [self._row(ret) for ret in returns]
+        rows = self._rows(returns)
         # In this order, so that the newest state of a target comes last.
         moved = [*planned, *news.moved]
         self._open.difference_update(news.ended, [ret.id for ret in returns])

@@ -87,7 +87,7 @@ class Results:
         for number, ending in self._endings:
             # Read after the returns are stored: an ending holds for targets without one.
             unanswered = store.open_in_part(ending.ret.jid, MinionId(ending.ret.id), number)
-            moved |= self._put(store, [replace(ending, ret=replace(ending.ret, id=srn)) for srn in unanswered])
+            moved |= self._put(store, [replace(ending, ret=ending.ret._replace(id=srn)) for srn in unanswered])
         for (minion, jid), refused in self._refused.items():
             self.rejected += refused.count
             # A minion can invent jobs.

@@ -702,7 +702,9 @@ class SqlReader(PartReader, HistoryReader, BatchReader, AuthTokenReader):
 
         def is_last(row: tuple[Any, ...]) -> bool:
             nonlocal total
-            total += len(row[4]) if isinstance(row[4], bytes) else 0
+            body = row[4]
+            if type(body) is bytes:
+                total += len(body)
             return total >= size
 
         rows = self._queries.rows(_NEWS, (jid, moves, jid, after, limit), until=is_last)
@@ -732,7 +734,9 @@ class SqlReader(PartReader, HistoryReader, BatchReader, AuthTokenReader):
 
         def is_last(row: tuple[Any, ...]) -> bool:
             nonlocal total
-            total += len(row[4]) if isinstance(row[4], bytes) else 0
+            body = row[4]
+            if type(body) is bytes:
+                total += len(body)
             return total >= size
 
         return [return_of(row) for row in self._queries.rows(_RETURNS, (jid, after, limit), until=is_last)]

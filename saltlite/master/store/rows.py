@@ -217,7 +217,6 @@ MINION_COLUMNS = columns(MinionRow)
 
 UNREADABLE_RETURN = "what it returned is damaged in the master's store"
 """The reason of a return whose row cannot be read."""
-_STATES = frozenset(TargetState)
 
 
 def target_of(row: tuple[Any, ...]) -> TargetRow:
@@ -232,10 +231,11 @@ def moved_target_of(row: tuple[Any, ...]) -> TargetRow:
 
 def return_of(row: tuple[Any, ...]) -> Return:
     """A return, whatever its columns hold: readers go by its seq, so it has to come, and says what it lacks."""
-    jid, target, state, retcode, body, started_at, duration_ms, reason, seq = row
-    fits = isinstance(retcode, int) and isinstance(body, bytes) and isinstance(reason, str)
-    if fits and state in _STATES and isinstance(started_at, int | float) and isinstance(duration_ms, int):
-        return Return(jid, target, TargetState(state), retcode, body, started_at, duration_ms, reason, seq)
+    jid, target, name, retcode, body, started_at, duration_ms, reason, seq = row
+    state = TARGET_STATES.get(name)
+    fits = type(retcode) is int and type(body) is bytes and type(reason) is str
+    if fits and state is not None and type(started_at) is float and type(duration_ms) is int:
+        return Return(jid, target, state, retcode, body, started_at, duration_ms, reason, seq)
     log_skipped(DamagedError(f"the return of {target} in job {jid} (seq {seq}) cannot be read: it is damaged"))
     return Return(jid, str(target), TargetState.INTERRUPTED, 1, b"", 0.0, 0, UNREADABLE_RETURN, seq)
 
