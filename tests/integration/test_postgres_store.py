@@ -540,6 +540,38 @@ def test_a_publish_waits_for_no_other_that_is_open(dsn: str, opened: Opened) -> 
     assert store.last_seq() == 6
 
 
+def test_a_publish_with_an_id_below_those_of_others_asks_once_before_it_is_stored(
+    dsn: str, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The masters' clocks differ by a little, so this is the rule and not the exception.
+    store, other = opened(dsn), opened(dsn)
+    published(other, job(9))
+    published(store, job(8))
+    sent: list[int] = []
+    run = store._write_side._pipeline.run
+
+    def counted(statements: Any, patience_s: float) -> Any:
+        sent.append(len(statements))
+        return run(statements, patience_s)
+
+    monkeypatch.setattr(store._write_side._pipeline, "run", counted)
+    with store.write(appends_only=True) as tx:
+        assert tx.job_of_request(job(7).request_id, 0) is None
+        assert not tx.jid_taken(job(7).jid)
+        tx.put_job(job(7))
+        assert tx.jid_taken(job(7).jid)
+    assert len(sent) == 2
+    # Whoever does not publish gets the answer of now.
+    with store.write(appends_only=True) as tx:
+        assert [tx.jid_taken(job(number).jid) for number in (6, 7, 9)] == [False, True, True]
+    # An id that is taken is found at the commit, and nothing of it is stored.
+    for one in (replace(job(6), jid=job(9).jid), replace(job(6), request_id=job(9).request_id)):
+        with pytest.raises(StoreError, match=r"this already|already made job"):
+            published(store, one)
+    assert store.last_seq() == 3
+    assert store.job(job(9).jid) == job(9)
+
+
 def commit_appended(store: PostgresStore, *commits: ReturnCommit) -> None:
     with store.write(appends_only=True) as tx:
         assert tx.put_returns(commits, NOW) == [Stored.NEW] * len(commits)
@@ -583,6 +615,29 @@ def publish_beside(store: PostgresStore, one: Job, meanwhile: Callable[[], None]
 
 def refused(error: SaltliteError) -> Answer:
     raise error
+
+
+def test_many_keys_in_one_transaction_leave_one_version_of_the_row_that_every_publish_reads(
+    server: Server, dsn: str, opened: Opened
+) -> None:
+    store = opened(dsn)
+    before = int(server.sql("SELECT accepted_version FROM store", dsn))
+    with store.write() as tx:
+        for number, minion in enumerate(MINIONS[:-1], start=1):
+            tx.put_key(key(minion))
+            assert tx.next_epoch() == number
+            if number % 20 == 0:
+                assert tx.job_of_request(RequestId(f"{number:032x}"), 0) is None
+                assert tx.accepted_ids() == list(MINIONS[:number])
+    assert server.sql("SELECT accepted_version, epoch FROM store", dsn) == f"{before + 1}|{len(MINIONS) - 1}"
+    with store.write() as tx:
+        tx.delete_key(key(WEB1).fingerprint)
+        assert tx.next_epoch() == len(MINIONS)
+        tx.put_key(key(MINIONS[-1]))
+    assert store.accepted_ids() == list(MINIONS)
+    assert server.sql("SELECT accepted_version, epoch FROM store", dsn) == f"{before + 2}|{len(MINIONS)}"
+    with pytest.raises(StoreError, match="only appends was asked for an epoch"), store.write(appends_only=True) as tx:
+        tx.next_epoch()
 
 
 def test_full_queues_are_found_by_publishes_that_count_them_rarely(dsn: str, opened: Opened) -> None:

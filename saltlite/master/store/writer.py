@@ -218,6 +218,7 @@ class SqlWriter(SqlReader):
         # What was read in this transaction, and is true until its end, for no one else writes meanwhile.
         self._seq: int | None = None
         self._accepted_version: int | None = None
+        self._accepted_changes = False
         self._newest_jid: Jid | None = None
         self._queued = QUEUED_COUNTED
         self._new_request: tuple[RequestId, int] | None = None
@@ -239,8 +240,13 @@ class SqlWriter(SqlReader):
     def _note_accepted(self, fingerprint: Fingerprint, state: str = "") -> None:
         """Change the version of the accepted ids if this key was or will be one; before the change."""
         before = self._transaction.value("SELECT state FROM keys WHERE fingerprint = ?", (fingerprint,))
-        if KeyState.ACCEPTED in (before, state):
-            self._accepted_version = None
+        if KeyState.ACCEPTED not in (before, state):
+            return
+        self._accepted_version = None
+        if not self._accepted_changes:
+            # Once is enough, as nobody else sees what is between. PostgreSQL keeps every version of a row until the
+            # commit, and reads all of them to find the last one.
+            self._accepted_changes = True
             self._transaction.later(_ACCEPTED_CHANGED)
 
     def _present_accepted(self) -> AcceptedIds:

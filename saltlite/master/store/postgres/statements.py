@@ -327,7 +327,10 @@ _EVENTS_APPENDED, _RETURNS_APPENDED = (
     sql.format(seq="s.seq + u.seq", source="store AS s,") for sql in (_EVENTS_OF, _RETURNS_OF)
 )
 _MOVES_APPENDED = _MOVES_OF.format(moved="(SELECT moves + 1 FROM store)")
-_FINISHED = "UPDATE store SET seq = greatest(seq, ?), bytes = greatest(0, bytes + ?), targets = targets + ?"
+_FINISHED = (
+    "UPDATE store SET seq = greatest(seq, ?), bytes = greatest(0, bytes + ?), targets = targets + ?,"
+    " epoch = greatest(epoch, ?)"
+)
 _PUBLISHING = (
     "SELECT seq, accepted_version, (SELECT max(jid) FROM jobs),"
     " (SELECT jid FROM jobs WHERE request_id = ? AND uid = ?), targets FROM store"
@@ -409,12 +412,19 @@ class PostgresWriter(SqlWriter, PostgresReader):
         self._put = 0
         self._deleted = 0
         self._grown = 0
+        self._epoch = 0
 
     def finishing(self) -> list[_Statement]:
         """The last statements before the COMMIT, if there are any."""
-        if self._seq is None and not self._grown and not self._deleted:
+        if self._seq is None and not self._grown and not self._deleted and not self._epoch:
             return []
-        return [(_FINISHED, (self._seq or 0, self._grown - self._deleted, self._put)), *self._tells]
+        numbers = self._seq or 0, self._grown - self._deleted, self._put, self._epoch
+        return [(_FINISHED, numbers), *self._tells]
+
+    def next_epoch(self) -> int:
+        # Written down at the end, as every change of the row of the store leaves a version that all others read.
+        self._epoch = (self._epoch or int(self._transaction.value("SELECT epoch FROM store"))) + 1
+        return self._epoch
 
     def _publishing(self, request_id: RequestId, uid: int) -> Sequence[Any]:
         ((seq, version, newest, made, put),) = self._transaction.rows(_PUBLISHING, (request_id, uid))
@@ -575,7 +585,11 @@ class PostgresAppends(PostgresWriter):
         return self._made.get((request_id, uid)) or super().job_of_request(request_id, uid)
 
     def jid_taken(self, jid: Jid) -> bool:
-        return jid in self._made.values() or super().jid_taken(jid)
+        if jid in self._made.values():
+            return True
+        # For a request that is about to be stored, the commit finds that out, together with what others store until
+        # then. It is asked often: masters whose clocks differ by a little publish with ids between those of others.
+        return self._new_request is None and super().jid_taken(jid)
 
     def put_job(self, job: Job) -> int:
         if job.batch is not None:
@@ -583,6 +597,9 @@ class PostgresAppends(PostgresWriter):
         seq = super().put_job(job)
         self._made[job.request_id, job.uid] = job.jid
         return seq
+
+    def next_epoch(self) -> int:
+        raise StoreError("a transaction that only appends was asked for an epoch")
 
     def mark_reducible(self, jid: Jid | None) -> None:
         if jid is None:
