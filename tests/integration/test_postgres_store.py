@@ -640,6 +640,41 @@ def test_many_keys_in_one_transaction_leave_one_version_of_the_row_that_every_pu
         tx.next_epoch()
 
 
+def test_a_prune_shortens_the_table_that_a_backup_made_long_and_waits_for_no_backup(
+    server: Server, dsn: str, opened: Opened, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    store, other = opened(dsn), opened(dsn)
+    published(other, job(1))
+    values = server.sql("SELECT * FROM store", dsn)
+    many = "BEGIN FOR n IN 1..3000 LOOP UPDATE store SET moves = moves; END LOOP; END"
+    server.sql(f"DO '{many}'", dsn)
+    with psycopg.connect(dsn) as backup:
+        backup.execute("SELECT * FROM store")
+        assert pages(server, dsn) > 16
+        with store.write() as tx:
+            tx.prune(0.0)
+        assert pages(server, dsn) > 16
+        published(other, job(2))
+        # Nothing is left locked.
+        with other.write() as tx:
+            tx.put_event("beside a backup", {}, NOW)
+    with store.write() as tx:
+        tx.prune(0.0)
+    assert pages(server, dsn) == 1
+    # A wait that came to its end would be said.
+    assert caplog.messages == []
+    assert server.sql("SELECT id, format, epoch FROM store", dsn) == "|".join(values.split("|")[:3])
+    published(other, job(3))
+    assert [event.seq for event in store.events()] == [1, 2, 3, 4]
+    held = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ExclusiveLock'"
+    assert server.sql(held, dsn) == "0"
+
+
+def pages(server: Server, dsn: str) -> int:
+    return int(server.sql("SELECT pg_relation_size('store') / 8192", dsn))
+
+
 def test_full_queues_are_found_by_publishes_that_count_them_rarely(dsn: str, opened: Opened) -> None:
     store, other = opened(dsn), opened(dsn)
     publish(store, job(1, (WEB1,)))

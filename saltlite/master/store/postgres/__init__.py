@@ -9,6 +9,7 @@ that start of the master, and a connection that finds another number there is re
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -41,6 +42,8 @@ from saltlite.master.store.reader import AcceptedIds, ChangingQueries, Queries, 
 from saltlite.master.store.rows import readable
 from saltlite.master.store.sharing import CommitSignal, MasterRow, ReaderRow, SharedWriter
 
+log = logging.getLogger(__name__)
+
 _Copied = TypeVar("_Copied")
 
 WRITING, ORDER = 0x534C_5453, 0x534C_5454
@@ -70,6 +73,11 @@ _OTHERS = (
     " AND l.objid::bigint <> %s LIMIT 1"
 )
 _CLOCK = "SELECT extract(epoch FROM clock_timestamp())::double precision"
+# Of the tables of a few rows that change all the time, and are found by reading all pages.
+_LONG_TABLES = (
+    "SELECT name FROM (VALUES ('store'), ('masters'), ('inventory')) AS small (name)"
+    " WHERE pg_relation_size(name::regclass) > 16 * current_setting('block_size')::bigint"
+)
 _SHARED = 0
 """What masters that share the store hold in place of the number of a start."""
 
@@ -185,6 +193,27 @@ class PostgresStore(PostgresReader):
             transaction.commit(writer.finishing())
         finally:
             transaction.end()
+        if writer.has_pruned:
+            self._shorten_tables()
+
+    def _shorten_tables(self) -> None:
+        """Bring tables of a few rows back to a few pages. Versions of a row that a long query or a backup of the
+        database might still read fill more of them; afterwards the row stays in the last one, and no vacuum removes
+        the others. Raises nothing: another prune tries again."""
+        side = self._write_side
+        try:
+            names = [name for (name,) in side.rows(_LONG_TABLES)]
+            if not names:
+                return
+            side.run("SELECT pg_advisory_lock(?)", (self._writing_key,))
+            try:
+                for name in names:
+                    # A backup keeps the table locked until its end: nobody waits behind us for that.
+                    side.run(f"VACUUM (FULL, SKIP_LOCKED) {name}")
+            finally:
+                side.run("SELECT pg_advisory_unlock(?)", (self._writing_key,))
+        except StoreError as error:
+            log.info("the pages of small tables are given back later: %s", error)
 
     def seal_rows(self) -> None:
         """Seal the rows that were written before there was a key to seal them with. Raises StoreError if other masters

@@ -413,6 +413,7 @@ class PostgresWriter(SqlWriter, PostgresReader):
         self._deleted = 0
         self._grown = 0
         self._epoch = 0
+        self.has_pruned = False
 
     def finishing(self) -> list[_Statement]:
         """The last statements before the COMMIT, if there are any."""
@@ -533,7 +534,8 @@ class PostgresWriter(SqlWriter, PostgresReader):
         return int(count)
 
     def _give_back_pages(self) -> None:
-        """The server vacuums by itself."""
+        # The server vacuums by itself, but leaves small tables as long as they are.
+        self.has_pruned = True
 
 
 _PUT_JOB_APPENDED = PUT_JOB.replace("VALUES (?,", "VALUES ((SELECT seq FROM store) + ?,")
