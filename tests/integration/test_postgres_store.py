@@ -6,6 +6,7 @@ import contextlib
 import functools
 import multiprocessing
 import os
+import re
 import select
 import signal
 import threading
@@ -30,7 +31,7 @@ from saltlite.master.store.postgres.connection import Database, explain
 from saltlite.master.store.postgres.pipeline import translated
 from saltlite.master.store.postgres.schema import FORMAT
 from saltlite.master.store.postgres.seals import UNSEALED
-from saltlite.master.store.postgres.statements import PostgresTransaction
+from saltlite.master.store.postgres.statements import _NEXT_PLANNED, PostgresTransaction
 from saltlite.master.store.reader import _MINIONS_AMONG
 from saltlite.master.store.sharing import CommitSignal, MasterRow, MasterState
 from saltlite.master.store.writer import _SESSIONS_OF
@@ -495,6 +496,25 @@ def test_a_few_minions_are_looked_up_without_reading_all(
     assert "Index" in plan
     assert "Seq Scan" not in plan
     assert "keys_holder_any_case" not in plan, "it has all accepted keys"
+
+
+def test_the_next_targets_of_a_batch_are_found_without_reading_all_that_wait(
+    server: Server, dsn: str, opened: Opened
+) -> None:
+    store = opened(dsn)
+    publish(store, job(1, MINIONS, batch=Batch(5)))
+    with store.write() as tx:
+        tx.claim([row(minion, up=True) for minion in MINIONS[10:]])
+    assert store.next_planned(job(1).jid, 5) == list(MINIONS[10:15])
+    sql = (
+        "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; PREPARE asked(text, bigint, text, bigint,"
+        f" bigint) AS {translated(_NEXT_PLANNED).sql.decode()};"
+        f" EXPLAIN (ANALYZE, TIMING off) EXECUTE asked('{job(1).jid}', 5, '{job(1).jid}', 5, 5)"
+    )
+    plan = server.sql(sql, dsn)
+    read = [line for line in plan.splitlines() if "job_targets" in line]
+    assert {int(rows) for line in read for rows in re.findall(r"actual rows=(\d+)", line)} == {5, 0}, plan
+    assert "Rows Removed by Filter: 10" in plan
 
 
 def test_the_name_of_a_database_in_messages_has_no_more_than_its_place() -> None:

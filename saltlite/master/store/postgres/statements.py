@@ -85,6 +85,15 @@ _PRUNE_DUE = (
     "SELECT EXISTS (SELECT 1 FROM events WHERE at < ?) OR EXISTS (SELECT 1 FROM jobs AS j WHERE j.created_at < ?"
     " AND NOT EXISTS (SELECT 1 FROM job_targets AS t WHERE t.jid = j.jid AND t.rank < 9))"
 )
+# Minions come in the order of an index, so that a few rows are read of a job with thousands. What they manage does not,
+# and has an index of its own. OFFSET 0 keeps the server from another one, as it knows little about a job that is new.
+_HAS_SESSION = "(SELECT m.up FROM minions AS m WHERE m.id = t.minion) = 1"
+_NEXT_PLANNED = (
+    "SELECT target FROM ((SELECT t.target FROM job_targets AS t WHERE t.jid = ? AND t.rank = -1 AND t.rank < 9"  # noqa: S608 - a constant of this file
+    f" AND t.target = t.minion AND {_HAS_SESSION} ORDER BY t.minion LIMIT ?) UNION ALL"
+    " (SELECT t.target FROM (SELECT target, minion, rank FROM job_targets WHERE jid = ? AND target <> minion OFFSET 0)"
+    f" AS t WHERE t.rank = -1 AND {_HAS_SESSION} ORDER BY t.target LIMIT ?)) AS planned ORDER BY target LIMIT ?"
+)
 ROW_BYTES = 120
 """What a row counts besides its wide columns."""
 _SIZES = {
@@ -172,6 +181,9 @@ class PostgresReader(SqlReader):
 
     def size(self) -> int:
         return int(self._queries.value("SELECT bytes FROM store"))
+
+    def next_planned(self, jid: Jid, limit: int) -> list[TargetId]:
+        return [target for (target,) in self._queries.rows(_NEXT_PLANNED, (jid, limit, jid, limit, limit))]
 
     def prune_due(self, before: float) -> bool:
         return bool(self._queries.value(_PRUNE_DUE, (before, before)))
