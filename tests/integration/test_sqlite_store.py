@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -624,3 +625,24 @@ def test_a_store_is_full_when_what_is_in_use_has_reached_the_limit(
     store: SqliteStore, limit: int, *, is_full: bool
 ) -> None:
     assert store.is_full(limit) is is_full
+
+
+def test_news_of_a_job_show_one_moment_though_another_process_writes_meanwhile(
+    store: SqliteStore, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with store.write() as tx:
+        tx.put_key(KEY)
+        tx.put_job(job(1))
+    other = SqliteStore(path)
+    page = store._page
+
+    def returned_meanwhile(*which: Any) -> Any:
+        with other.write() as tx:
+            tx.put_returns([ret(job(1).jid)], NOW)
+        return page(*which)
+
+    # Between the two statements of the query.
+    monkeypatch.setattr(store, "_page", returned_meanwhile)
+    news, stored = store.news(job(1).jid, 0, 10), other.returns(job(1).jid)
+    other.close()
+    assert (news.returns, news.is_whole, len(stored)) == ([], True, 1)

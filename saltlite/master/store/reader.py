@@ -1,4 +1,5 @@
-"""The read side of a store in SQL. Each query is one statement with constant text, which the database keeps prepared.
+"""The read side of a store in SQL. The statements have constant texts, which the database keeps prepared. A query
+of several shows one moment only inside a transaction.
 
 The statements are SQLite's; `saltlite.master.store.postgres.pipeline` translates what differs: INDEXED BY, CROSS JOIN
 (which fixes an order in SQLite), json_each and COLLATE NOCASE. Each database has methods and constants for all else.
@@ -50,7 +51,6 @@ from saltlite.master.store.rows import (
     job_of,
     key_of,
     minion_of,
-    moved_target_of,
     open_job_of,
     readable,
     reading,
@@ -569,11 +569,9 @@ _RETURNS = (
     "SELECT jid, target, state, retcode, body, started_at, duration_ms, reason, seq FROM returns"
     " WHERE jid = ? AND seq > ? ORDER BY seq LIMIT ?"
 )
-# The returns are last, so that reading can end at the size of a page. What precedes them has no body and no seq.
-_NEWS = (
-    "SELECT jid, target, state, rank, NULL, changed_at, moved, reason, 0"  # noqa: S608 - constants of this file
-    " FROM job_targets INDEXED BY job_targets_moved WHERE jid = ? AND moved > ?"
-    " UNION ALL SELECT * FROM (" + _RETURNS + ")"
+_MOVED = (
+    "SELECT target, state, reason, changed_at, rank, moved FROM job_targets INDEXED BY job_targets_moved"
+    " WHERE jid = ? AND moved > ?"
 )
 _OPEN_COUNT = (
     "SELECT coalesce((SELECT open FROM job_counts WHERE jid = ?),"
@@ -698,27 +696,16 @@ class SqlReader(PartReader, HistoryReader, BatchReader, AuthTokenReader):
         return int(self._queries.value(_OPEN_COUNT, (jid, jid)))
 
     def news(self, jid: Jid, after: int, limit: int, size: int = RETURNS_SIZE, *, moves: int = 0) -> JobNews:
-        total = 0
-
-        def is_last(row: tuple[Any, ...]) -> bool:
-            nonlocal total
-            body = row[4]
-            if type(body) is bytes:
-                total += len(body)
-            return total >= size
-
-        rows = self._queries.rows(_NEWS, (jid, moves, jid, after, limit), until=is_last)
         # Without its number a row would be told again and again; the next change of its state gives it one.
-        moved = [row for row in rows if not row[8] and isinstance(row[6], int)]
-        returns = [return_of(row) for row in rows if row[8]]
+        moved = [row for row in self._queries.rows(_MOVED, (jid, moves)) if isinstance(row[5], int)]
+        moved.sort(key=lambda row: str(row[0]))
+        returns, is_whole = self._page(jid, after, limit, size)
         return JobNews(
-            moved=readable(
-                sorted(moved, key=lambda row: str(row[1])), moved_target_of, lambda row: f"target {row[1]} of job {jid}"
-            ),
-            moves=max((row[6] for row in moved), default=moves),
-            ended=frozenset(str(row[1]) for row in moved if row[3] == TERMINAL_RANK),
+            moved=readable(moved, lambda row: target_of(row[:4]), lambda row: f"target {row[0]} of job {jid}"),
+            moves=max((row[5] for row in moved), default=moves),
+            ended=frozenset(str(row[0]) for row in moved if row[4] == TERMINAL_RANK),
             returns=returns,
-            is_whole=len(returns) < limit and total < size,
+            is_whole=is_whole,
         )
 
     def targets_in(self, jid: Jid, state: TargetState) -> list[TargetRow]:
@@ -730,6 +717,10 @@ class SqlReader(PartReader, HistoryReader, BatchReader, AuthTokenReader):
         return [TargetRow(target, state, reason, at) for target, reason, at in rows]
 
     def returns(self, jid: Jid, after: int = 0, limit: int = 1000, size: int = RETURNS_SIZE) -> list[Return]:
+        return self._page(jid, after, limit, size)[0]
+
+    def _page(self, jid: Jid, after: int, limit: int, size: int) -> tuple[list[Return], bool]:
+        """What `returns` answers, and whether these are all after the cursor."""
         total = 0
 
         def is_last(row: tuple[Any, ...]) -> bool:
@@ -739,7 +730,8 @@ class SqlReader(PartReader, HistoryReader, BatchReader, AuthTokenReader):
                 total += len(body)
             return total >= size
 
-        return [return_of(row) for row in self._queries.rows(_RETURNS, (jid, after, limit), until=is_last)]
+        found = [return_of(row) for row in self._queries.rows(_RETURNS, (jid, after, limit), until=is_last)]
+        return found, len(found) < limit and total < size
 
     def events(self, after: int = 0, limit: int = 1000) -> list[Event]:
         sql = "SELECT tag, data, at, seq FROM events WHERE seq > ? ORDER BY seq LIMIT ?"

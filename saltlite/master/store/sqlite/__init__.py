@@ -141,7 +141,11 @@ class SqliteStore(SqliteReader):
         return min(super().seq_before(at), self._log.synced)
 
     def news(self, jid: Jid, after: int, limit: int, size: int = RETURNS_SIZE, *, moves: int = 0) -> JobNews:
-        found = super().news(jid, after, limit, size, moves=moves)
+        self._read_side.run("BEGIN")
+        try:
+            found = super().news(jid, after, limit, size, moves=moves)
+        finally:
+            self._read_side.rollback()
         self._ensure_returns(found.returns)
         return found
 
