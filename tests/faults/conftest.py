@@ -12,7 +12,7 @@ bound; the only pauses are those that are the fault itself: how long a process s
 
 Each scenario runs REPEATS times, with instants and victims drawn from its seed. Times that only pace the fleet
 (heartbeats, back-off) are shorter than the product's: `points.PACE`. With SALTLITE_FAULTS_LONG=1 they are the
-product's, and what lasts 5 s lasts 60.
+product's, what lasts 5 s lasts 60, and REPEATS are more.
 """
 
 from __future__ import annotations

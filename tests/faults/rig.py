@@ -36,6 +36,8 @@ MINIONS = ("a", "b")
 LONG = bool(os.environ.get(SLOW))
 LASTS_S = 60.0 if LONG else 5.0
 """How long a process stays stopped, a line cut: twice what it takes, with heartbeats of 1 s, to be called silent."""
+REPEATS = 5 if LONG else 3
+"""How often a scenario runs, each time with instants and victims of its own."""
 TEST_S = 1200 if LONG else 180
 """Within so long a scenario ends that is made of such times."""
 DELIVER_S = 30.0

@@ -7,12 +7,11 @@ import time
 
 import pytest
 
-from tests.faults.rig import MINIONS, FaultFleet
+from tests.faults.rig import MINIONS, REPEATS, FaultFleet
 from tests.support.fleet import wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 
-REPEATS = 5
 DAY_S = 86_400.0
 
 

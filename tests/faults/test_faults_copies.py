@@ -9,12 +9,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.faults.rig import FaultFleet
+from tests.faults.rig import REPEATS, FaultFleet
 from tests.support.fleet import wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 
-REPEATS = 5
 SENT_AWAY = "another machine uses this minion's key"
 
 

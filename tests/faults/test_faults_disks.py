@@ -13,12 +13,11 @@ import pytest
 from saltlite.client.local import JobCall
 from saltlite.errors import SaltliteError
 from tests.faults.disks import MIB, empty, failing_syncs, fill, small_disk
-from tests.faults.rig import FaultFleet
+from tests.faults.rig import REPEATS, FaultFleet
 from tests.support.fleet import wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
 
-REPEATS = 5
 DISK = 32 * MIB
 PADDING = "x" * 50_000
 """An argument that makes a job large, so that a few of them fill what is left of a disk."""

@@ -9,12 +9,11 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.faults.rig import MINIONS, FaultFleet
+from tests.faults.rig import MINIONS, REPEATS, FaultFleet
 from tests.support.fleet import wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 
-REPEATS = 3
 JOBS = 4
 LONGEST_JOB_S = 0.6
 WITHIN_S = 0.5

@@ -10,12 +10,11 @@ from concurrent.futures import Future
 import pytest
 
 from tests.faults.proxy import TO_MASTER, TO_MINION, Proxy
-from tests.faults.rig import LASTS_S, TEST_S, FaultFleet
+from tests.faults.rig import LASTS_S, REPEATS, TEST_S, FaultFleet
 from tests.support.fleet import wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(TEST_S)]
 
-REPEATS = 5
 LARGE = 3_000_000
 """Bytes of a result that travels in many parts."""
 
