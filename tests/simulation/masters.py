@@ -19,8 +19,10 @@ from saltlite.master.protocol.effects import Effect, MinionReport, Send
 from saltlite.master.protocol.handshakes import Handshakes
 from saltlite.master.protocol.session_manager import SessionManager
 from saltlite.master.protocol.sharing import sharing
+from saltlite.master.store.database_clock import DatabaseClock
 from saltlite.master.store.ports import ReturnCommit, Stored
 from saltlite.master.store.sharing import MasterRow, MasterState, SharedWriter
+from saltlite.model.clock import Clock
 from saltlite.model.keys import Fingerprint, KeyState, fingerprint
 from saltlite.platform.stream import Peer
 from saltlite.resources.registry.registry import MemoryRows
@@ -76,6 +78,11 @@ class SimStore(memory_store.MemoryStore):
         if self._owner.is_cut_off:
             raise StoreError("the database cannot be reached")
         return super()._tables
+
+    def clock(self) -> float:
+        if self._owner.is_cut_off:
+            raise StoreError("the database cannot be reached")
+        return NOW + self._owner.fleet.universe.now - 1_000.0
 
     def listen(self) -> SimCommitSignal:
         """A signal that may be late, and may miss a commit."""
@@ -370,7 +377,9 @@ class SimMaster:
 
         def make_master(link: linkchannel.LinkChannel) -> Master:
             shared = store if self.shares else None
-            return Master(store, self.clock, who, TERMS, link, *inventory(self.rows, self.cache), shared=shared)
+            return Master(
+                store, self._clock_of(store), who, TERMS, link, *inventory(self.rows, self.cache), shared=shared
+            )
 
         serving = mworker.MWorker(reactor, make_master, no_files(reactor), self._link_place())
         serving.serve(listener)
@@ -378,11 +387,16 @@ class SimMaster:
     def _link_place(self) -> linkchannel.LinkAddress:
         return linkchannel.LinkAddress(f"{self.name}/link", 0)
 
+    def _clock_of(self, store: SimStore) -> Clock:
+        """The clock by which a process of it writes times into the store."""
+        return DatabaseClock(self.clock, store) if self.shares else self.clock
+
     def _maintenance(self, process: Process) -> None:
         reactor: Any = SimReactor(process)
         link = linkchannel.LinkChannel(reactor, self._link_place(), ipc.MAINTENANCE, lambda _batch: None)
         me = self.name if self.shares else ""
-        Maintenance(reactor, SimStore(self, reactor), self.clock, keep_s=KEEP_S, link=link, me=me)
+        store = SimStore(self, reactor)
+        Maintenance(reactor, store, self._clock_of(store), keep_s=KEEP_S, link=link, me=me)
 
     def _membership(self, process: Process) -> None:
         reactor: Any = SimReactor(process)
@@ -405,7 +419,8 @@ class SimMaster:
         signer = DirectorySigner(
             seed(f"jobs of {self.name}"), certificate.job_public, lists_masters=self.fleet.lists_masters
         )
-        Membership(reactor, SimStore(self, reactor), self.clock, link, me, signer)
+        store = SimStore(self, reactor)
+        Membership(reactor, store, self._clock_of(store), link, me, signer)
 
     # -- what the history is told
 

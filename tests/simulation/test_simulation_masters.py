@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from saltlite.master.processes import membership
+from saltlite.master.processes import maintenance, membership
 from saltlite.master.processes.membership import LOST_S, Membership
 from saltlite.master.processes.other_masters import FENCE_S, OtherMasters, fence
 from saltlite.master.protocol import sharing
@@ -84,8 +84,12 @@ def test_a_kill_reaches_the_minions_of_another_master() -> None:
         assert at.close() == []
 
 
-@pytest.mark.parametrize("ahead_s", [-DAY, DAY])
-def test_clocks_of_masters_may_differ_by_a_day_and_jump(ahead_s: float) -> None:
+YEAR = 365.25 * DAY
+
+
+@pytest.mark.parametrize("ahead_s", [-10 * YEAR, -DAY, DAY, 10 * YEAR])
+def test_clocks_of_masters_may_differ_and_jump(ahead_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(maintenance, "PRUNE_S", 5.0)
     with site() as at:
         first, second = at.fleet.masters
         second.clock.jump(ahead_s)
@@ -94,6 +98,10 @@ def test_clocks_of_masters_may_differ_by_a_day_and_jump(ahead_s: float) -> None:
         second.clock.jump(-2 * ahead_s)
         clients += [at.publish(first), at.publish(second)]
         at.until(lambda: all(client.over for client in clients))
+        at.run(10.0)
+        jids = [client.progress.published.jid for client in clients if client.progress is not None]
+        assert sorted(jids[:2]) + sorted(jids[2:]) == sorted(jids), "by the time of the database"
+        assert sorted(jids) == sorted(first.disk.tables.jobs), "none is old enough to be pruned"
         assert at.close() == []
 
 

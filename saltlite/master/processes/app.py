@@ -30,6 +30,7 @@ from saltlite.master.processes.audit import AuditTrail, audit_dir, digest_of_opt
 from saltlite.master.processes.context import HandlerConfig, Master, MasterIdentity
 from saltlite.master.processes.own_certificate import ensure_identity_of, keep_certificate
 from saltlite.master.processes.store_opening import (
+    clock_of,
     load_postgres,
     loaded_areas,
     loaded_inventory,
@@ -682,7 +683,7 @@ def _open_master(
     )
 
     def make_master(link: ipc.LinkChannel) -> Master:
-        master = Master(store, SystemClock(), who, handler_config, link, registry, banks, pillars)
+        master = Master(store, clock_of(config, store), who, handler_config, link, registry, banks, pillars)
         master.shared = cast("SharedStore", store) if config.several_masters else None
         master.shared_areas = open_areas(store)
         return master
@@ -752,7 +753,7 @@ def _run_returner(
     def cursor_in(store: Store) -> EventLogCursor:
         return _cursor_in(config, store, f"returner {name}", paths.returner(name))
 
-    run_returner(config, name, cursor_in, _loaded_store(paths, inherited), SystemClock(), ready)
+    run_returner(config, name, cursor_in, _loaded_store(paths, inherited), ready)
 
 
 def _run_membership(config: MasterConfig, paths: Paths, inherited: Inherited, ready: Callable[[], None]) -> None:
@@ -781,8 +782,7 @@ def _run_maintenance(config: MasterConfig, paths: Paths, inherited: Inherited, r
     opened = functools.partial(_opened, open_inventory, store)
     kept = begin_maintenance(config, reactor, store, SystemClock(), link, opened, paths.copies)
     if config.several_masters:
-        me = identity.name_of(config)
-        described = SelfDescription(config, cast("SharedStore", store), SystemClock(), me, holder)
+        described = SelfDescription(config, cast("SharedStore", store), SystemClock(), identity.name_of(config), holder)
         kept.repeat(DESCRIBE_S, described.renew, first_s=DESCRIBE_FIRST_S)
     until_sigterm(reactor, ready)
     store.close()

@@ -18,7 +18,6 @@ import logging
 import os
 import signal
 import socket
-import time
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
@@ -204,7 +203,7 @@ class Hooks:
     def _runner(self, principal: Principal, hook: Hook, wanted: Firing) -> str:
         if self._runners is None:
             raise RefusedError("this process runs no runners")
-        jid, began = jid_at(time.time_ns() // 1000), self._master.clock.monotonic()
+        jid, began = jid_at(int(self._master.clock.wall() * 1e6)), self._master.clock.monotonic()
         announced = {"jid": jid, "funs": [wanted.fun]}
         carry_out(self._master, principal, "runner_event", announced)
 

@@ -18,6 +18,7 @@ from saltlite.master.processes.context import RecentProofs
 from saltlite.master.processes.fleet import Asking, AskingEverywhere, Registrations, ask_claimants
 from saltlite.master.processes.identity import name_of
 from saltlite.master.processes.link_channel import LinkChannel
+from saltlite.master.processes.store_opening import clock_of
 from saltlite.master.processes.supervisor import MAINTENANCE
 from saltlite.master.store.ports import Store
 from saltlite.model.clock import Clock
@@ -375,6 +376,11 @@ def begin_maintenance(
     copies: str,
 ) -> Maintenance:
     """Do all maintenance of a master from now on. `copies` is the folder of files in transit."""
+    areas = CopyAreas(copies)
+    # Files have the times of this machine.
+    files_clock = clock
+    shared = cast("SharedStore", store) if config.several_masters else None
+    clock = clock_of(config, store)
     kept = Maintenance(
         reactor,
         store,
@@ -384,11 +390,9 @@ def begin_maintenance(
         link=link,
         me=name_of(config) if config.several_masters else "",
     )
-    areas = CopyAreas(copies)
-    kept.repeat(PRUNE_S, lambda: areas.expire(clock.wall() - CLEAN_S))
+    kept.repeat(PRUNE_S, lambda: areas.expire(files_clock.wall() - CLEAN_S))
     kept.repeat_alone(DROP_ARGUMENTS_S, EndedArguments(store, clock, keep=config.keep_job_args).drop)
     asking: Asking = link
-    shared = cast("SharedStore", store) if config.several_masters else None
     if shared is not None:
         asking = AskingEverywhere(reactor, link, shared, clock, name_of(config))
         inventory = shared.inventory()

@@ -36,6 +36,7 @@ from saltlite.master.processes.link_channel import LinkChannel
 from saltlite.master.processes.other_masters import EVENTS, behind, fence, last_seen_of, note
 from saltlite.master.processes.own_address import address_of, address_problem
 from saltlite.master.processes.renewal import Renewals, signed_as_root
+from saltlite.master.store.database_clock import DatabaseClock
 from saltlite.master.store.ports import Store
 from saltlite.master.store.sharing import MasterRow, MasterState, SharedStore, SharedWriter
 from saltlite.model.clock import Clock
@@ -620,7 +621,7 @@ def run_membership(
     store = cast("SharedStore", open_store())
     signer = DirectorySigner(seed, certificate.job_public, lists_masters=config.directory)
     renewals = Renewals(store, clock, certificate, config.data_dir, signed)
-    membership = Membership(reactor, store, clock, link, me, signer, renewals)
+    membership = Membership(reactor, store, DatabaseClock(clock, store), link, me, signer, renewals)
 
     def stop() -> None:
         reactor.call_later(LEAVE_WAIT_S, reactor.stop)

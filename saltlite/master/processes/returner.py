@@ -31,6 +31,7 @@ from saltlite.errors import (
 from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.search_path import search_layers
+from saltlite.master.processes.store_opening import clock_of
 from saltlite.master.store.ports import Store
 from saltlite.model.clock import Clock
 from saltlite.model.dataclass import dataclass
@@ -310,7 +311,6 @@ def run_returner(
     name: str,
     cursor_in: Callable[[Store], EventLogCursor],
     open_store: Callable[[], Store],
-    clock: Clock,
     ready: Callable[[], None],
 ) -> None:
     """Run the process of a returner until SIGTERM. `cursor_in` makes its cursor.
@@ -336,7 +336,7 @@ def run_returner(
         while cursor.read() is None:
             time.sleep(AGAIN_S)
         try:
-            Returner(store, clock, functions, wanted, cursor).run()
+            Returner(store, clock_of(config, store), functions, wanted, cursor).run()
         except CursorLostError:
             log.warning("another master serves the returner %s now", name)
         else:

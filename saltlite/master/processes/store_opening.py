@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from saltlite.errors import MisconfiguredError, StartupError
 from saltlite.master.processes import identity
+from saltlite.master.store.database_clock import DatabaseClock
 from saltlite.master.store.ports import Store
 from saltlite.model.keys import KeyState
 from saltlite.platform.daemon import SystemClock
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from saltlite.config.master import MasterConfig
     from saltlite.files.server import SharedAreas
     from saltlite.master.store.sharing import SharedStore
+    from saltlite.model.clock import Clock
     from saltlite.resources.registry.mmap import ResourceRegistry
 
 EXTEND_S = 40.0
@@ -127,6 +129,11 @@ def loaded_inventory(config: MasterConfig) -> Callable[[Store], tuple[ResourceRe
     return opened
 
 
+def clock_of(config: MasterConfig, store: Store) -> Clock:
+    """The clock by which a process writes times into the store."""
+    return DatabaseClock(SystemClock(), cast("SharedStore", store)) if config.several_masters else SystemClock()
+
+
 def loaded_areas(config: MasterConfig) -> Callable[[Store], SharedAreas | None]:
     """What opens the place where masters share the files of `saltlite cp`, if they do; see `loaded_inventory`."""
     if not config.several_masters:
@@ -134,4 +141,4 @@ def loaded_areas(config: MasterConfig) -> Callable[[Store], SharedAreas | None]:
     from saltlite.master.store.copies import SharedCopies  # noqa: PLC0415 - for a shared store only
 
     seal_key = identity.seal_key(config.pki_dir, SEALED_COPIES)
-    return lambda store: SharedCopies(cast("SharedStore", store).inventory(), seal_key, SystemClock())
+    return lambda store: SharedCopies(cast("SharedStore", store).inventory(), seal_key, clock_of(config, store))
