@@ -1,5 +1,7 @@
 """Masters that share a database, when one of them stands still and goes on later, and when the database does.
 
+One of the masters is of a newer version, which has expanded the tables.
+
 `SALTLITE_STANDS_STILL=60` has a master stand still for so many seconds, in place of 3 and 10, and
 `SALTLITE_DATABASE_HANGS=30` the database, in place of 8.
 """
@@ -8,10 +10,13 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +24,11 @@ import pytest
 
 pytest.importorskip("psycopg", reason="psycopg is not installed: saltlite[postgres]")
 
+from saltlite.client.local import JobCall, LocalClient
 from saltlite.errors import SaltliteError
+from saltlite.master.store.postgres.schema import FORMAT
 from tests.support.fleet import ME, Fleet, wait_until
+from tests.support.other_version import launcher, newer
 from tests.support.postgres import running_server
 from tests.support.several_masters import MASTERS, Site, family, returned
 
@@ -29,6 +37,9 @@ pytestmark = pytest.mark.e2e
 HOME = "two"
 HOMES = dict.fromkeys(("fay", "ida", "ned"), HOME)
 """Minions whose names give them this home, so that none goes to another master by itself."""
+PERSONS = {"one": "alice", "two": "bob"}
+"""Who has the number UID on the machines of these masters: each has a file of users of its own."""
+UID = 61_001
 STILL_S = [float(part) for part in os.environ.get("SALTLITE_STANDS_STILL", "3,10").split(",")]
 HANGS_S = float(os.environ.get("SALTLITE_DATABASE_HANGS", "8"))
 
@@ -52,9 +63,25 @@ HOOKS: dict[str, Any] = {"run": {"event": "app/run", "as": ME, "runner": {"fun":
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def site() -> Iterator[Site]:
     with running_server() as server, running_server() as standby:
-        fleet = Fleet(tmp_path_factory.mktemp("faults"))
+        # Other users come to the sockets of masters.
+        folder = Path(tempfile.mkdtemp(prefix="saltlite-faults-"))
+        folder.chmod(0o755)
+        fleet = Fleet(folder)
+        through: dict[str, list[str]] = {"three": launcher(newer(folder / "newer"))}
+        for master, user in PERSONS.items() if os.geteuid() == 0 else ():
+            passwd = folder / f"passwd-{user}"
+            passwd.write_text(Path("/etc/passwd").read_text() + f"{user}:x:{UID}:{UID}::/:/bin/false\n")
+            passwd.chmod(0o644)
+            through[master] = [
+                "unshare",
+                "--mount",
+                "sh",
+                "-c",
+                'mount --bind "$0" /etc/passwd && exec "$@"',
+                str(passwd),
+            ]
         for kind in ("returners", "runners"):
             (fleet.folder / "own" / kind).mkdir(parents=True)
             (fleet.folder / "own" / kind / "mine.py").write_text(PLUGIN.format(folder=str(fleet.folder)))
@@ -65,11 +92,13 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
                 "hooks": HOOKS,
             }
             own["database"] = f"host={server.folder},{standby.folder} user=saltlite dbname=postgres"
-            site = Site(fleet, server, HOMES, **own)
+            own["publisher_acl"] = {user: ["test.*"] for user in PERSONS.values()}
+            site = Site(fleet, server, HOMES, through, **own)
             site.standby = standby
             yield site
         finally:
             fleet.close()
+            shutil.rmtree(folder)
 
 
 def publish(site: Site, *words: str, master: str = "one") -> str:
@@ -276,6 +305,47 @@ def test_a_connection_that_ends_in_a_commit_doubles_nothing_and_loses_nothing(si
     assert returned(watched) == dict.fromkeys(HOMES, "done")
     told = server.sql(f"SELECT tag FROM events WHERE tag LIKE 'salt/job/{jid}/ret/%' ORDER BY tag")  # noqa: S608 - a jid
     assert told.splitlines() == [f"salt/job/{jid}/ret/{minion}" for minion in sorted(HOMES)]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+def test_who_has_the_uid_of_somebody_on_another_master_sees_and_ends_no_job_of_theirs(site: Site) -> None:
+    with asking(site, "one") as alice:
+        assert alice.call("whoami")["user"] == "alice"
+        jid = alice.publish(JobCall("fay", "test.sleep", arg=[120])).jid
+    wait_until(lambda: jid in site.fleet.running_jobs("fay"), "it runs")
+    with asking(site, "two") as bob:
+        assert bob.call("whoami")["user"] == "bob"
+        assert bob.call("job_list")["jobs"] == []
+        for verb, fields in (("job_show", {}), ("job_kill", {}), ("follow", {"after": 0, "once": True})):
+            with pytest.raises(SaltliteError, match=f"there is no job {jid}"):
+                bob.call(verb, jid=jid, **fields)
+    assert jid in site.fleet.running_jobs("fay")
+    with asking(site, "one") as alice:
+        assert [job["jid"] for job in alice.call("job_list")["jobs"]] == [jid]
+        alice.call("job_kill", jid=jid)
+    wait_until(lambda: jid not in site.fleet.running_jobs("fay"), "its own user ends it")
+
+
+@contextmanager
+def asking(site: Site, master: str) -> Iterator[LocalClient]:
+    """A client of the user with UID, who this process is meanwhile."""
+    os.seteuid(UID)
+    try:
+        with site.fleet.client(master) as client:
+            yield client
+    finally:
+        os.seteuid(0)
+
+
+def test_a_master_of_the_version_before_goes_on_and_a_newer_one_may_go_back(site: Site) -> None:
+    """All tests of this file run beside a newer master; it is taken back here."""
+    assert site.server.sql("SELECT expanded FROM store") == str(FORMAT + 1)
+    site.fleet.daemons["three"].stop()
+    site.fleet.restart_master("three")
+    for name in MASTERS:
+        site.wait_joined(name)
+        assert site.ping(name) == dict.fromkeys(HOMES, True)
+    assert site.server.sql("SELECT expanded FROM store") == str(FORMAT + 1)
 
 
 def test_a_standby_that_lacks_the_last_second_is_told_of_and_no_reader_misses_or_confuses_an_event(site: Site) -> None:

@@ -10,6 +10,8 @@ import sys
 import tarfile
 from pathlib import Path
 
+from saltlite.master.store.postgres.schema import FORMAT
+
 ROOT = Path(__file__).resolve().parents[2]
 OLD = "0.0.9"
 FETCH_S = 120.0
@@ -29,6 +31,18 @@ def older(folder: Path) -> Path:
     shutil.copytree(ROOT / "saltlite", folder / "saltlite", ignore=ignore)
     shutil.copytree(ROOT / "daemons", folder, ignore=ignore, dirs_exist_ok=True)
     replace(folder / "saltlite/__init__.py", r'__version__ = ".*"', f'__version__ = "{OLD}"')
+    return folder
+
+
+def newer(folder: Path) -> Path:
+    """A copy of this tree whose PostgreSQL tables have a column more, which this version does not know."""
+    ignore = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "saltlite", folder / "saltlite", ignore=ignore)
+    shutil.copytree(ROOT / "daemons", folder, ignore=ignore, dirs_exist_ok=True)
+    schema = folder / "saltlite/master/store/postgres/schema.py"
+    step = f'    {FORMAT}: Step("ALTER TABLE minions ADD COLUMN colour text"),\n'
+    replace(schema, r'\n\}\n"""What makes a store of format N', f'\n{step}}}\n"""What makes a store of format N')
+    replace(schema, f"\nFORMAT = {FORMAT}\n", f"\nFORMAT = {FORMAT + 1}\n")
     return folder
 
 
