@@ -113,6 +113,41 @@ def test_the_same_daemon_on_a_new_connection_is_not_made_to_wait() -> None:
     assert states(newer, table.take()) == ["accepted"]
 
 
+def with_order(table: Table, order: list[int], address: str) -> Guest:
+    """A session of web1 at this place of the order of the same start, accepted by an MWorker."""
+    guest = Guest(table, "web1", address=address)
+    guest.prove(boot="a", order=order)
+    guest.decided("accepted")
+    return guest
+
+
+@pytest.mark.parametrize(("order", "state"), [([7, 3], "duplicate_key"), ([7, 2], "busy"), ([6, 9], "busy")])
+def test_a_machine_that_was_copied_while_it_ran_is_told_apart_by_the_order_of_its_sessions(
+    order: list[int], state: str
+) -> None:
+    table = Table()
+    up = with_order(table, [7, 3], "10.0.0.9")
+    table.take()
+    copy = with_order(table, order, "10.0.0.77")
+    assert [message["t"] for message in told(up, table.take())] == ["probe"]
+    up.say(ALIVE)
+    effects = table.take()
+    assert states(copy, effects) == [state]
+    assert of(Suspect, effects) == ([Suspect("web1", up.key, "10.0.0.77", "10.0.0.9")] if order == [7, 3] else [])
+    assert up.alive
+
+
+@pytest.mark.parametrize("order", [[7, 4], [8, 1]])
+def test_a_later_session_of_the_same_start_has_its_place_at_once(order: list[int]) -> None:
+    table = Table()
+    up = with_order(table, [7, 3], "10.0.0.9")
+    table.take()
+    later = with_order(table, order, "10.0.0.77")
+    effects = table.take()
+    assert states(later, effects) == ["accepted"]
+    assert states(up, effects) == ["replaced"]
+
+
 @pytest.mark.parametrize("state", ["revoked", "rejected", "deleted"])
 def test_a_newcomer_that_waits_feels_a_change_of_its_key(state: str) -> None:
     table = Table()
@@ -187,13 +222,23 @@ def test_a_session_that_is_silent_ends_and_another_master_gets_its_minion() -> N
     assert [change.up for change in of(Presence, effects)] == [False]
 
 
-def test_another_master_gets_a_minion_that_has_no_session_here_or_the_same_start_of_it() -> None:
+def test_another_master_gets_a_minion_that_has_no_session_here_or_an_earlier_one_of_the_same_start() -> None:
     table = Table()
-    up = table.join("web1", boot="a")
-    contested(table, up, 1, boot="a")
+    up = with_order(table, [7, 3], "10.0.0.9")
+    contested(table, up, 1, boot="a", order=[7, 4])
     contested(table, Guest(table, "web2"), 2)
     assert of(ContestOver, table.take()) == [ContestOver(1, "accepted"), ContestOver(2, "accepted")]
     assert up.alive
+
+
+def test_another_master_does_not_get_a_machine_that_was_copied_while_it_ran() -> None:
+    table = Table()
+    up = with_order(table, [7, 3], "10.0.0.9")
+    table.take()
+    contested(table, up, 1, boot="a", order=[7, 3])
+    assert [message["t"] for message in told(up, table.take())] == ["probe"]
+    up.say(ALIVE)
+    assert of(ContestOver, table.take()) == [ContestOver(1, "duplicate_key")]
 
 
 def test_a_minion_that_connects_again_meanwhile_is_alive() -> None:

@@ -21,6 +21,7 @@ from saltlite.errors import NoTargetError, RefusedError, UsageError
 from saltlite.master.handlers import masters
 from saltlite.master.handlers.minions import _figures
 from saltlite.master.handlers.operator_verbs import handle_request
+from saltlite.master.processes.contests import ask_owners
 from saltlite.master.processes.context import Question
 from saltlite.master.processes.description import SelfDescription
 from saltlite.master.processes.other_masters import SEEN_S, OtherMasters
@@ -339,3 +340,29 @@ def test_a_clock_that_is_off_is_named(office: Office, tmp_path: Path) -> None:
         tx.describe_master(ME, "no JSON")
     (said,) = office.ask("masters").fields["differences"]
     assert said == "the clock of b is 60 s behind the database's"
+
+
+@pytest.mark.parametrize(
+    ("run", "handshake", "boot", "incarnation", "asks"),
+    [
+        (4, 2, "boot", "disk", False),
+        (5, 1, "boot", "disk", False),
+        (4, 1, "boot", "disk", True),
+        (3, 9, "boot", "disk", True),
+        (1, 1, "boot", "another", False),
+        (9, 1, "another", "disk", True),
+    ],
+)
+def test_a_master_is_asked_about_its_session_unless_the_newcomer_is_a_later_one_of_the_same_start(
+    office: Office, run: int, handshake: int, boot: str, incarnation: str, asks: bool
+) -> None:
+    key = office.store.holder(MinionId("m2"))
+    assert key is not None
+    with office.store.write() as tx:
+        known = row(key.id, up=True, master="b", boot_id="boot", incarnation="disk", run=4, handshake=1)
+        tx.claim([replace(known, fingerprint=key.fingerprint)])
+    hello = {"id": key.id, "boot": boot, "incarnation": incarnation, "order": [run, handshake]}
+    ask = {"session": 8, "public": key.public, "address": "10.0.0.7", "hello": hello}
+    before = office.store.last_seq()
+    assert ask_owners(office.master, [ask]) == ({8} if asks else set())
+    assert [event.data["by"] for event in office.store.events(before)] == ([ME] if asks else [])

@@ -9,7 +9,7 @@ newcomer is accepted; else it is sent away. A job must not run on both machines 
 An owner that does not answer has no say, unless it renews its lease all the same: then the newcomer has to come again.
 
 Whoever restarts or moves a minion waits for none of this: a daemon that stops says so, and one that moves or connects
-again is the same start.
+again is the same start, and goes on in its order of sessions.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from typing import Any
 
 from saltlite.errors import StoreError
 from saltlite.master.processes import link_channel as ipc
@@ -70,6 +71,15 @@ class Newcomer:
         )
 
 
+def _is_later(hello: Mapping[str, Any], row: MinionRow) -> bool:
+    """Whether that session is a later one of the same start; a copy of a machine that was made while it ran is at the
+    same place of the order. With another disk the order begins anew."""
+    if hello["boot"] != row.boot_id:
+        return False
+    is_counted = row.run > 0 and hello["incarnation"] == row.incarnation
+    return not is_counted or (row.run, row.handshake) < tuple(hello["order"])
+
+
 def ask_owners(master: Master, asks: Sequence[IpcMessage]) -> set[int]:
     """Ask other masters about the older sessions of these minions, whose keys are accepted; the numbers of the sessions
     that wait for the answer. Raises StoreError."""
@@ -81,7 +91,7 @@ def ask_owners(master: Master, asks: Sequence[IpcMessage]) -> set[int]:
     for ask in asks:
         hello, key = ask["hello"], fingerprint(ask["public"])
         row = rows.get(MinionId(hello["id"]))
-        if row is None or not row.up or row.master in ("", me) or row.boot_id == hello["boot"]:
+        if row is None or not row.up or row.master in ("", me) or _is_later(hello, row):
             continue
         if row.fingerprint == key:
             waiting.add(ask["session"])

@@ -249,7 +249,8 @@ class SessionManager:
         self._handshakes.admission.finished()
         older = self.sessions.by_key.get(peer.fingerprint)
         is_up = older is not None and older.state is KeyState.ACCEPTED
-        if state == KeyState.ACCEPTED and is_up and older is not None and older.hello["boot"] != peer.hello["boot"]:
+        boot, order = peer.hello["boot"], peer.hello["order"]
+        if state == KeyState.ACCEPTED and is_up and older is not None and not older.precedes(boot, order):
             # The newcomer stays undecided, so that a change of the key still ends it (S5).
             self._begin_contest(older, peer)
             return
@@ -268,10 +269,10 @@ class SessionManager:
             self._drop(peer, SessionEnd.REJECTED)
 
     def contested(self, key: Fingerprint, newcomer: NewcomerElsewhere) -> None:
-        """Another start of the minion with this key has come to another master, which is told by ContestOver whether
-        the session here is alive. One that is silent ends."""
+        """A session of this key that is not a later one of the same start has come to another master, which is told by
+        ContestOver whether the session here is alive. One that is silent ends."""
         older = self.sessions.by_key.get(key)
-        if older is None or older.state is not KeyState.ACCEPTED or older.hello["boot"] == newcomer.boot:
+        if older is None or older.state is not KeyState.ACCEPTED or older.precedes(newcomer.boot, newcomer.order):
             self._effects.append(ContestOver(newcomer.question, KeyState.ACCEPTED))
         else:
             self._begin_contest(older, newcomer)
@@ -605,7 +606,7 @@ class SessionManager:
 
     def _replace(self, older: MinionSession | None, newer: MinionSession) -> None:
         if older is not None and older is not newer and older in self.sessions:
-            if older.hello["boot"] == newer.hello["boot"]:
+            if older.precedes(newer.hello["boot"], newer.hello["order"]):
                 # The same machine has connected again.
                 self._refuse_duplicates(older, self._clock.monotonic())
             self._end_replaced(older)

@@ -208,6 +208,15 @@ class MinionSession:
             raise RemoteProtocolError("too-often", "reports of functions")
         return check(message, Sender.MINION, accepted=self.state is KeyState.ACCEPTED)
 
+    def precedes(self, boot: str, order: list[int]) -> bool:
+        """Whether a session with this order takes the place of this one, as a later one of the same start of a minion.
+
+        No start has two sessions at one place of its order, or goes back in it; a machine that was copied while it ran
+        does. A minion of the version before gives no order: [0, 0].
+        """
+        own = self.hello
+        return own["boot"] == boot and (order[0] == 0 or own["order"] < order)
+
     def next_pull(self) -> Pull:
         """The pull to make when there is room again: the rest of a fresh pull comes first."""
         rest, self.outbox.rest = self.outbox.rest, ""
@@ -347,7 +356,8 @@ class Sessions:
 #
 # A restarted daemon has a new boot id, and its old session is over or will be soon. So when a session with another boot
 # id begins while one is up, the older one is probed and the newcomer waits. If the older one answers, there are two
-# machines, and the newcomer is refused: a job must not run on both (G4).
+# machines, and the newcomer is refused: a job must not run on both (G4). The same holds for a session with the same
+# boot id that is not later in the minion's order of its sessions: a copy of the machine's memory goes on with both.
 
 PROBE_S = 1.0
 """How long the older session has to answer the probe."""
