@@ -12,7 +12,7 @@ from typing import Any
 
 from saltlite import __version__
 from saltlite.auth.acl import Principal, is_operator
-from saltlite.errors import RefusedError, UsageError
+from saltlite.errors import UsageError
 from saltlite.master.handlers.masters import overview
 from saltlite.master.handlers.resources import missing_rows
 from saltlite.master.handlers.targets import (
@@ -179,8 +179,8 @@ def handle_last_seen(master: Master, principal: Principal, request: Mapping[str,
     """Answers `silent_s`: seconds since the last frame of each of `ids`, None for those without a session; and
     `absences`, why the latter have none.
 
-    Both are empty if the link process does not answer. Raises UsageError, and RefusedError for a user who asks too
-    often about minions of other masters.
+    Both are empty if the link process does not answer. Minions of other masters are left out for a user who asks about
+    them too often. Raises UsageError.
     """
     ids = list(dict.fromkeys(request["ids"]))
     if len(ids) > IDS_MAX or not all(isinstance(minion, str) for minion in ids):
@@ -195,10 +195,9 @@ def handle_last_seen(master: Master, principal: Principal, request: Mapping[str,
         return {"silent_s": silent_s, "absences": absences(master, [one for one in silent_s if silent_s[one] is None])}
 
     elsewhere = [minion for minion in ids if minion in master.elsewhere]
-    if elsewhere and not is_operator(principal, master.config):
-        wait_s = master.questions.take(principal.owner, master.clock.monotonic())
-        if wait_s:
-            raise RefusedError(f"{principal} asks too often when minions were last seen: try again in {wait_s:.0f} s")
+    is_limited = bool(elsewhere) and not is_operator(principal, master.config)
+    if is_limited and master.questions.take(principal.owner, master.clock.monotonic()):
+        ids, elsewhere = [minion for minion in ids if minion not in master.elsewhere], []
     return Answer(question=Question(lambda number: ipc.ask_last_seen(number, ids), fields, elsewhere=elsewhere))
 
 

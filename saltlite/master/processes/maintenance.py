@@ -20,6 +20,7 @@ from saltlite.master.processes.identity import name_of
 from saltlite.master.processes.link_channel import LinkChannel
 from saltlite.master.processes.store_opening import clock_of
 from saltlite.master.processes.supervisor import MAINTENANCE
+from saltlite.master.store.database_clock import certain_wall
 from saltlite.master.store.ports import Store
 from saltlite.model.clock import Clock
 from saltlite.model.events import tag_resource_registry
@@ -134,7 +135,7 @@ class Maintenance:
 
     def _prune(self) -> bool:
         """Delete some of what is old; whether there may be more."""
-        before = self._clock.wall() - self._keep_s
+        before = certain_wall(self._clock) - self._keep_s
         if self._store.prune_due(before):
             with self._store.write() as store:
                 self._pruned += store.prune(before)

@@ -7,6 +7,7 @@ theirs.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from saltlite.errors import StoreError
@@ -24,41 +25,51 @@ EXACT_S = 1.0
 class DatabaseClock:
     """`saltlite.model.clock.Clock` of a process of a master, whose wall clock is the database's.
 
-    While the database does not answer, it goes on from the last answer; before the first one it is the machine's.
+    While the database does not answer, it goes on from the last answer; before the first one `wall` raises StoreError.
     """
 
     def __init__(self, own: Clock, store: SharedStore) -> None:
-        self._own = own
+        self.own = own
         self._store = store
         self._offset: float | None = None
         """What is added to `boottime`, which does not jump, and goes on while the machine is suspended."""
-        self._learn_at = own.boottime()
+        self._learn_at = 0.0
+        with suppress(StoreError):
+            self._offset = self._learnt(own.boottime())
 
     def wall(self) -> float:
-        now = self._own.boottime()
-        if now >= self._learn_at:
-            self._learn(now)
-        return self._own.boottime() + self._offset if self._offset is not None else self._own.wall()
+        now = self.own.boottime()
+        if self._offset is None:
+            # The machine's clock will not do: what is old by it would be deleted for all masters.
+            self._offset = self._learnt(now)
+        elif now >= self._learn_at:
+            with suppress(StoreError):
+                self._offset = self._learnt(now)
+        return self.own.boottime() + self._offset
 
-    def _learn(self, asked_at: float) -> None:
+    def _learnt(self, asked_at: float) -> float:
+        """Ask the database; the offset from now on. Raises StoreError."""
         self._learn_at = asked_at + LEARN_S
-        try:
-            there = self._store.clock()
-        except StoreError:
-            # Whatever needs the time needs the database as well, and fails there.
-            return
-        answered_at = self._own.boottime()
-        if self._offset is None or answered_at - asked_at < EXACT_S:
-            self._offset = there - (asked_at + answered_at) / 2
+        there = self._store.clock()
+        answered_at = self.own.boottime()
+        if self._offset is not None and answered_at - asked_at >= EXACT_S:
+            return self._offset
+        return there - (asked_at + answered_at) / 2
 
     def monotonic(self) -> float:
-        return self._own.monotonic()
+        return self.own.monotonic()
 
     def boottime(self) -> float:
-        return self._own.boottime()
+        return self.own.boottime()
 
     def entropy(self, size: int) -> bytes:
-        return self._own.entropy(size)
+        return self.own.entropy(size)
 
     def uniform(self, low: float, high: float) -> float:
-        return self._own.uniform(low, high)
+        return self.own.uniform(low, high)
+
+
+def certain_wall(clock: Clock) -> float:
+    """The wall clock for what deletes: the earlier one of the database's and the machine's, where there are two. A
+    server of the database that was promoted may be wrong as well as this machine."""
+    return min(clock.wall(), clock.own.wall()) if isinstance(clock, DatabaseClock) else clock.wall()
