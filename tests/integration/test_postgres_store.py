@@ -340,6 +340,26 @@ def test_a_connection_that_ended_while_nothing_used_it_costs_no_call(server: Ser
         assert store.last_seq() == number
 
 
+def test_a_connection_whose_end_was_announced_and_comes_later_is_made_anew(
+    server: Server, dsn: str, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = opened(dsn)
+    side = store._write_side
+    pid = side.value("SELECT pg_backend_pid()")
+    server.sql(f"SELECT pg_terminate_backend({pid})")
+    wait_until(lambda: server.sql(f"SELECT count(*) FROM pg_stat_activity WHERE pid = {pid}") == "0")  # noqa: S608 - a number
+    looks = iter([[True], []])
+    nothing: list[int] = []
+    select = connection.select.select
+
+    def announced_only(*asked: Any) -> tuple[list[Any], list[int], list[int]]:
+        """What the server says has arrived; that it closed the connection has not."""
+        return (next(looks), nothing, nothing) if asked[-1] == 0 else select(*asked)
+
+    monkeypatch.setattr(connection.select, "select", announced_only)
+    assert side.value("SELECT pg_backend_pid()") != pid
+
+
 def test_while_the_database_is_away_each_call_fails_at_once_and_afterwards_all_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

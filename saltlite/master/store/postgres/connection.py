@@ -209,6 +209,7 @@ class PostgresConnection:
         self._known_until = 0.0
         self._why = ""
         self._warnings: list[str] = []
+        self._is_ending = False
         self.patience_s = 0.0
         try:
             connection = TimedConnection.connect(database.conninfo, autocommit=True)
@@ -218,6 +219,7 @@ class PostgresConnection:
 
     def _greeted(self, connection: TimedConnection) -> TimedConnection:
         """The connection with its settings; it is closed if that fails."""
+        self._is_ending = False
         try:
             connection.autocommit = True
             connection.add_notice_handler(self._noted)
@@ -235,6 +237,7 @@ class PostgresConnection:
         return connection
 
     def _noted(self, notice: psycopg.errors.Diagnostic) -> None:
+        self._is_ending = self._is_ending or notice.severity_nonlocalized == "FATAL"
         if (notice.sqlstate or "")[:2] == "01":
             self._warnings.append(" ".join((notice.message_primary or "").split()))
 
@@ -260,18 +263,18 @@ class PostgresConnection:
             raise StoreError(self._why)
         return self._connection
 
-    @staticmethod
-    def _has_ended(connection: psycopg.Connection[Any]) -> bool:
+    def _has_ended(self, connection: psycopg.Connection[Any]) -> bool:
         """Whether the server has ended it between two transactions: no statement was sent, so none is lost."""
         if connection.info.transaction_status != pq.TransactionStatus.IDLE:
             return False
         try:
-            # What it says at the end comes before the end itself.
+            # What it says at the end comes before the end itself, which may be a moment later: `is_busy` reads it.
             while select.select([connection.fileno()], [], [], 0)[0]:
                 connection.pgconn.consume_input()
+                connection.pgconn.is_busy()
         except psycopg.OperationalError:
             return True
-        return False
+        return self._is_ending
 
     def _reconnect(self) -> None:
         """Go on with the attempt, or begin one when its time has come."""
