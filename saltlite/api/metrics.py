@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from saltlite.model.events import count_after
+
 BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0)
 """Upper bounds of the histogram of durations."""
 _METHODS = ("GET", "HEAD", "POST", "OPTIONS")
@@ -83,7 +85,7 @@ def fleet_metrics(status: Mapping[str, Any] | None) -> str:
         *_metric("store_limit_bytes", "Bytes that the store may use.", "", store["limit"]),
         *_metric("store_file_bytes", "Bytes of the store's file.", "", store["file"]),
         *_metric("store_log_bytes", "Bytes of the store's write-ahead log.", "", store["log"]),
-        *_metric("events_total", "Events since the store was made.", "", store["seq"]),
+        *_metric("events_total", "Events since the store was made, or a standby promoted.", "", _events(store["seq"])),
         *_metric("reader_behind_events", "Events that a reader has not read.", "reader", _each(status, "behind")),
         *_metric("reader_lag_seconds", "How long the first of them has waited.", "reader", _each(status, "lag_s")),
         *_metric("master_start_time_seconds", "When the master started.", "", status["master"]["started_at"]),
@@ -118,6 +120,11 @@ def fleet_metrics(status: Mapping[str, Any] | None) -> str:
             *_metric("link_frames_refused_total", "Refused frames by reason.", "reason", link["refused"]),
         ]
     return up + "\n".join(rows) + "\n"
+
+
+def _events(seq: int) -> int:
+    # A promotion is a restart of the counter, which rate() knows of.
+    return count_after(0, seq)
 
 
 def _counts(types: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:

@@ -35,6 +35,17 @@ class Event:
     damage: str = ""
 
 
+TIME_LINE_BITS = 32
+"""The number of an event has that of the database's time line above these bits: a server that is promoted begins
+another one, of which the events have numbers that no event of an earlier one had. Whoever has read events that the
+server lacks misses none of those that come, and takes none for another."""
+
+
+def count_after(after: int, last: int) -> int:
+    """How many events at least have a number above `after`, up to `last`: of an earlier time line none is counted."""
+    return max(0, last - max(after, last >> TIME_LINE_BITS << TIME_LINE_BITS))
+
+
 TAG_MAX = 512
 """Characters of a tag."""
 SENT_BY = "_run"

@@ -27,6 +27,7 @@ from saltlite.master.processes.description import SelfDescription
 from saltlite.master.processes.other_masters import SEEN_S, OtherMasters
 from saltlite.master.processes.own_address import address_problem
 from saltlite.master.store.sharing import MasterRow, MasterState, SharedStore
+from saltlite.model.events import TIME_LINE_BITS, count_after
 from saltlite.model.ids import MinionId
 from saltlite.platform.daemon import ManualClock
 from saltlite.platform.reactor import Reactor
@@ -121,10 +122,20 @@ def test_a_removal_says_if_the_master_with_the_fleet_key_is_away(office: Office)
     assert office.ask("master_remove", name="d").fields["holder_away"] == "gone"
 
 
+@pytest.mark.parametrize(
+    ("after", "last", "count"),
+    [(3, 10, 7), (10, 3, 0), (1000, (2 << 32) + 5, 5), ((2 << 32) + 5, (2 << 32) + 7, 2), ((2 << 32) + 5, 4 << 32, 0)],
+)
+def test_numbers_of_events_count_no_time_line(after: int, last: int, count: int) -> None:
+    assert count_after(after, last) == count
+
+
 def test_the_status_and_the_metrics_have_the_masters(office: Office) -> None:
     figures = _figures(office.master)
     assert [one["name"] for one in figures["masters"]] == sorted([ME, "b", "c"])
+    figures["store"]["seq"] = (2 << TIME_LINE_BITS) + 7
     text = fleet_metrics({**figures, "link": None})
+    assert "saltlite_events_total 7\n" in text, "a promotion is no jump of the rate"
     assert 'saltlite_masters_up{master="b"} 1' in text
     assert 'saltlite_masters_up{master="c"} 0' in text
     assert 'saltlite_masters_sessions{master="b"} 2' in text

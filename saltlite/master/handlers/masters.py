@@ -15,7 +15,7 @@ from saltlite.auth.acl import Principal
 from saltlite.errors import DamagedError, NoTargetError, ProtocolError, RefusedError, UsageError
 from saltlite.master.processes.context import Answer, Master
 from saltlite.master.store.sharing import MasterRow, MasterState, SharedStore
-from saltlite.model.events import MasterEvent, tag_master
+from saltlite.model.events import MasterEvent, count_after, tag_master
 from saltlite.model.ids import Jid, MinionId
 from saltlite.model.job import JobFilter, TargetOutcome
 from saltlite.wire.certificates import MasterCertificate
@@ -55,7 +55,7 @@ def overview(store: SharedStore, now: float) -> dict[str, Any]:
             "state": str(row.state),
             "weight": row.weight,
             "sessions": sessions.get(row.name, 0),
-            "behind": max(0, last - row.applied) if row.has_lease else None,
+            "behind": count_after(row.applied, last) if row.has_lease else None,
             "certificate_until": _valid_until(row),
             "certificate_problem": _certificate_problem(row, rows, abouts[row.name], now),
             "clock_s": abouts[row.name].get("clock_s"),

@@ -27,7 +27,7 @@ from saltlite.master.processes import link_channel as ipc
 from saltlite.master.processes.context import Answer, KeptLists, Master, Question
 from saltlite.master.store.ports import MinionRow, PartRow, StoreWriter
 from saltlite.model.dataclass import dataclass
-from saltlite.model.events import tag_minion_start, tag_presence_change
+from saltlite.model.events import count_after, tag_minion_start, tag_presence_change
 from saltlite.model.execution import UNAVAILABLE_PREFIX
 from saltlite.model.ids import MinionId
 from saltlite.model.job import TargetKind, TargetState
@@ -504,6 +504,6 @@ def _lag(master: Master, name: str, path: str) -> dict[str, Any]:
     after = (json.loads(row.data) if row is not None else CursorFile(path).read()).get("seq", last)
     waiting = master.store.events(after, 1)
     return {
-        "behind": max(0, last - after),
+        "behind": count_after(after, last),
         "lag_s": max(0.0, master.clock.wall() - waiting[0].at) if waiting else 0.0,
     }

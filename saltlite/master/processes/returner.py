@@ -35,7 +35,7 @@ from saltlite.master.processes.store_opening import clock_of
 from saltlite.master.store.ports import Store
 from saltlite.model.clock import Clock
 from saltlite.model.dataclass import dataclass
-from saltlite.model.events import Event, tag_returner
+from saltlite.model.events import Event, count_after, tag_returner
 from saltlite.model.ids import Jid
 from saltlite.model.job import Job
 from saltlite.platform.files import EventLogCursor
@@ -167,9 +167,9 @@ class Returner:
     def _notice_gap(self) -> None:
         first = self._store.first_seq()
         if 0 < self._after + 1 < first:
-            self._record_event(
-                "lost", {"count": first - self._after - 1, "reason": "deleted before they were delivered"}
-            )
+            # Of events before a promotion of a standby nobody knows how many there were.
+            count = count_after(self._after, first - 1)
+            self._record_event("lost", {"count": count, "reason": "deleted before they were delivered"})
             self._after = first - 1
             self._save()
 

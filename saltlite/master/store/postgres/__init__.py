@@ -41,6 +41,7 @@ from saltlite.master.store.postgres.statements import (
 from saltlite.master.store.reader import AcceptedIds, ChangingQueries, Queries, Values
 from saltlite.master.store.rows import readable
 from saltlite.master.store.sharing import CommitSignal, MasterRow, ReaderRow, SharedWriter
+from saltlite.model.events import TIME_LINE_BITS
 
 log = logging.getLogger(__name__)
 
@@ -55,9 +56,6 @@ OTHERS_LOOK_S = 0.1
 _TAKE_LOCK = "SELECT pg_advisory_xact_lock(?)"
 _SHARE = "SELECT pg_advisory_xact_lock_shared(?)"
 ONE_MASTER = "a database serves one master, or several of one fleet (saltlite help several-masters)"
-TIME_LINE_BITS = 32
-"""A server that is promoted begins another time line, of which the events have numbers that no event of an earlier one
-had: whoever has read events that the server lacks misses none of those that come, and takes none for another."""
 _PLACE = f"SELECT {PLACE} FROM store"  # noqa: S608 - a constant
 _TIME_LINE = "('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::bigint"
 _RAISE = (

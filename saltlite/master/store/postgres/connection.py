@@ -74,6 +74,8 @@ _TRIED = re.compile(
 )
 """What libpq says of each server that it has tried, on a line of its own."""
 
+_OF_STANDBYS = ("session is read-only", "server is in hot standby", "recovery is in progress")
+
 _Answer = TypeVar("_Answer")
 
 
@@ -108,13 +110,13 @@ class Database:
 def explain(error: Exception, where: str) -> StoreError:
     """The StoreError for an error of PostgreSQL."""
     state = getattr(error, "sqlstate", None) or ""
-    text = _why(error)
+    reasons = _reasons(error)
+    text = "; ".join(reasons)
     if state in {"53100", "53200"}:
         return StoreError(f"the {where} has no room left ({text}); make room and try again")
-    if state == "25006" or "session is read-only" in text or "server is in hot standby" in text:
-        several_were_tried = "; " in text
+    if state == "25006" or any(words in text for words in _OF_STANDBYS):
         way = "it is a standby, or set so; name all servers in `database`, so that the master finds the primary"
-        if several_were_tried:
+        if len(reasons) > 1:
             way = "start the primary, or promote a standby"
         return StoreError(f"the {where} is read-only ({text}): {way}")
     if state[:2] == "28" or "password" in text:
@@ -145,18 +147,18 @@ def is_lost(error: Exception) -> bool:
     return state[:2] in {"", "08"} or state in {"57P01", "57P02", "57P03", "57P05", "25P03", "25P04"}
 
 
-def _why(error: Exception) -> str:
-    """One line. Where no connection was made, each server that was tried has its reason, once."""
+def _reasons(error: Exception) -> list[str]:
+    """Where no connection was made, each server that was tried has its reason, once; else there is one."""
     lines = str(error).split("\n")
     tried = [found for line in lines if (found := _TRIED.search(line))]
     if not tried:
-        return _line(error)
+        return [_line(error)]
     reasons = {}
     for found in tried:
         host, port, socket, why = found.groups()
         reasons[socket or f"{f'[{host}]' if ':' in host else host}:{port}"] = why.strip()
     unknown = {line.strip().removeprefix("- ") for line in lines if "could not translate host name" in line}
-    return "; ".join([*(f"{place}: {why}" for place, why in sorted(reasons.items())), *sorted(unknown)])
+    return [*(f"{place}: {why}" for place, why in sorted(reasons.items())), *sorted(unknown)]
 
 
 def _line(error: Exception) -> str:
