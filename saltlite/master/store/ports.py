@@ -624,9 +624,9 @@ class Store(StoreReader, Protocol):
 
         `appends_only`: of all changes it makes only `put_returns`, `put_event`, `mark_reducible` of one job, and
         `put_job` of a job that is not in batches, and reads nothing of them again. A store may run several of these at
-        the same time, and number their events at the end: `put_job` and `put_event` may then return 0. Between
-        `job_of_request` and `put_job`, `jid_taken` may leave its question to the commit. Raises StoreConflictError if
-        another one has stored the same job id, or the same request meanwhile: do it again without `appends_only`.
+        the same time, and number their events at the end: `put_job` and `put_event` may then return 0. After
+        `job_of_request` found none, `jid_taken` may be False for an id that is taken. Raises StoreConflictError if the
+        id or request of a job turns out to be stored already, at the commit: do it again without `appends_only`.
 
         Raises StoreError when it cannot be committed; then nothing of it was kept, unless the store was lost during the
         commit: a writer whose work may come again finds out (G2, G7).
