@@ -350,13 +350,13 @@ def test_a_connection_whose_end_was_announced_and_comes_later_is_made_anew(
     wait_until(lambda: server.sql(f"SELECT count(*) FROM pg_stat_activity WHERE pid = {pid}") == "0")  # noqa: S608 - a number
     looks = iter([[True], []])
     nothing: list[int] = []
-    select = connection.select.select
+    selected = select.select
 
     def announced_only(*asked: Any) -> tuple[list[Any], list[int], list[int]]:
         """What the server says has arrived; that it closed the connection has not."""
-        return (next(looks), nothing, nothing) if asked[-1] == 0 else select(*asked)
+        return (next(looks), nothing, nothing) if asked[-1] == 0 else selected(*asked)
 
-    monkeypatch.setattr(connection.select, "select", announced_only)
+    monkeypatch.setattr(select, "select", announced_only)
     assert side.value("SELECT pg_backend_pid()") != pid
 
 
