@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from saltlite.errors import CursorLostError
-from saltlite.master.store.readers import LOOK_S, SharedCursor
+from saltlite.master.store.readers import LOOK_S, SEQ_END, SharedCursor
 from saltlite.master.store.sharing import RUNNER_REQUESTS_KEPT_S, MasterRow, MasterState, ReaderRow, SharedStore
 from saltlite.model.ids import MinionId, RequestId
 from saltlite.platform.daemon import ManualClock
@@ -228,7 +228,21 @@ def test_another_start_of_the_holder_does_not_keep_the_work_from_others(open_sha
     assert SharedCursor(store, clock, "hooks", "b").is_held()
 
 
-@pytest.mark.parametrize("data", ["", "[]", '{"seq": "last"}', "[" * 100_000])
+@pytest.mark.parametrize(
+    "data",
+    [
+        "",
+        "[]",
+        "[" * 100_000,
+        '{"seq": "last"}',
+        '{"seq": true}',
+        '{"seq": -1}',
+        f'{{"seq": {SEQ_END}}}',
+        '{"seq": 1, "jobs": 5}',
+        '{"seq": 1, "jobs": [[]]}',
+        '{"seq": 1, "starts": "x"}',
+    ],
+)
 def test_a_cursor_that_no_master_wrote_is_read_as_empty(shared: SharedStore, data: str) -> None:
     up(shared, A)
     assert SharedCursor(shared, ManualClock(), "hooks", "a", lambda: {"seq": 5}).read() == {"seq": 5}
@@ -237,6 +251,14 @@ def test_a_cursor_that_no_master_wrote_is_read_as_empty(shared: SharedStore, dat
     with shared.write() as tx:
         tx.put_reader(replace(row, data=data))
     assert SharedCursor(shared, ManualClock(), "hooks", "a").read() == {}
+
+
+def test_a_cursor_goes_up_to_the_highest_number_of_an_event(shared: SharedStore) -> None:
+    up(shared, A)
+    last = {"seq": SEQ_END - 1, "jobs": ["20260131235959123456"], "starts": 0}
+    cursor = SharedCursor(shared, ManualClock(), "hooks", "a", lambda: last)
+    assert cursor.read() == last
+    assert shared.events(SEQ_END - 1) == []
 
 
 # -- wrong passwords, and runners of minions

@@ -20,6 +20,21 @@ LOOK_S = 1.0
 """How often a process looks whether it does the work."""
 
 
+SEQ_END = 2**63
+"""No number of an event is so high, and none of starts."""
+
+
+def _is_cursor(found: dict[str, Any]) -> bool:
+    """Whether hooks and returners can go on from that."""
+    numbers = [found.get("seq", 0), found.get("starts", 0)]
+    jobs = found.get("jobs", [])
+    return (
+        all(isinstance(each, int) and not isinstance(each, bool) and 0 <= each < SEQ_END for each in numbers)
+        and isinstance(jobs, list)
+        and all(isinstance(jid, str) for jid in jobs)
+    )
+
+
 class SharedCursor:
     """The cursor of such work, as `saltlite.platform.files.CursorFile`."""
 
@@ -55,7 +70,7 @@ class SharedCursor:
         except (ValueError, RecursionError):
             found = None
         # Whoever can write to the database must not end this process on every master.
-        return found if isinstance(found, dict) and isinstance(found.get("seq", 0), int) else {}
+        return found if isinstance(found, dict) and _is_cursor(found) else {}
 
     def write(self, what: dict[str, Any]) -> None:
         """Replace the content. Raises CursorLostError when another process does the work, and StoreError."""
