@@ -365,7 +365,13 @@ def test_a_clock_that_is_off_is_named(office: Office, tmp_path: Path) -> None:
     ],
 )
 def test_a_master_is_asked_about_its_session_unless_the_newcomer_is_a_later_one_of_the_same_start(
-    office: Office, run: int, handshake: int, boot: str, incarnation: str, asks: bool
+    office: Office,
+    monkeypatch: pytest.MonkeyPatch,
+    run: int,
+    handshake: int,
+    boot: str,
+    incarnation: str,
+    asks: bool,
 ) -> None:
     key = office.store.holder(MinionId("m2"))
     assert key is not None
@@ -375,5 +381,14 @@ def test_a_master_is_asked_about_its_session_unless_the_newcomer_is_a_later_one_
     hello = {"id": key.id, "boot": boot, "incarnation": incarnation, "order": [run, handshake]}
     ask = {"session": 8, "public": key.public, "address": "10.0.0.7", "hello": hello}
     before = office.store.last_seq()
+    writes: list[bool] = []
+    now = office.master.clock.wall()
+
+    def wall() -> float:
+        writes.append(office.store._writing)
+        return now
+
+    monkeypatch.setattr(office.master.clock, "wall", wall)
     assert ask_owners(office.master, [ask]) == ({8} if asks else set())
+    assert not any(writes), "the database may have to tell the time"
     assert [event.data["by"] for event in office.store.events(before)] == ([ME] if asks else [])

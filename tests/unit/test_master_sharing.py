@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 
 from saltlite.master.handlers.minions import notice_elsewhere
+from saltlite.master.processes.contests import TEXT_MAX, Newcomer
 from saltlite.master.processes.link import LinkProcess
 from saltlite.master.processes.link_channel import (
     MEMBERSHIP,
@@ -36,10 +37,11 @@ from saltlite.wire import codec, directory, frames
 from saltlite.wire.directory import MasterEntry
 from saltlite.wire.framing import unpack
 from saltlite.wire.job_body import sign
+from saltlite.wire.messages import RUN_MAX
 from tests.support.keys import JOB_PRIVATE, JOB_PUBLIC, NOW, certificate, ed25519_public, seed
 from tests.support.master import Office
 from tests.support.memory_fleet import MESSAGES, Guest, Table, delivery, of
-from tests.support.store import row
+from tests.support.store import key, row
 
 LEASE_S = 4.0
 REPORT = {"t": "job_state", **MESSAGES["job_state"]}
@@ -372,12 +374,13 @@ class AnsweringLink:
         self.clock = clock
         self.asked: list[dict[str, Any]] = []
         self.fetched: list[str] = []
+        self.verdicts: list[tuple[str, str]] = []
         self.listed: list[MasterEntry] = []
         """The directory, as minions get it."""
 
     def ask(self, message: Callable[[int], dict[str, Any]], done: Callable[[Any], None]) -> None:
         self.asked.append(message(0))
-        done({})
+        done({"state": "busy", "silent_s": {"web1": 1.0}})
 
     def fetch(self, minion: str, _what: str) -> None:
         self.clock.advance(0.6)
@@ -385,6 +388,9 @@ class AnsweringLink:
 
     def placement(self, signed: tuple[bytes, bytes], *, draining: bool) -> None:
         self.listed = list(directory.read(*signed, [JOB_PUBLIC]).masters)
+
+    def contest_over(self, newcomer: Newcomer, state: str) -> None:
+        self.verdicts.append((newcomer.id, state))
 
     def wake_up(self, _jobs: Any) -> None:
         """No MWorker waits."""
@@ -484,16 +490,144 @@ def test_a_row_that_no_master_wrote_reaches_neither_the_link_process_nor_minions
     assert [one.name for one in at.link.listed] == ["m1", "m2"]
 
 
+def test_a_master_signs_its_own_address_as_it_knows_it() -> None:
+    at = Alone()
+    at.renew()
+    (mine,) = at.store.masters()
+    with at.store.write() as tx:
+        tx.renew(replace(mine, address="no address", weight=0))
+        tx.put_event(tag_presence_change(), {"new": ["web1"], "lost": []}, NOW)
+    at.membership._turn()  # not the one that renews, which would mend the row
+    assert [one["elsewhere"] for one in at.link.asked[-1:]] == [[("web1", False)]]
+    assert [(one.address, one.weight, one.is_up) for one in at.link.listed] == [(M1.address, M1.weight, True)]
+
+
+def newcomer(**about: Any) -> list[Any]:
+    """The row of a newcomer that waits at m2 for the verdict of m1."""
+    known = {
+        "id": "web1",
+        "fingerprint": "key",
+        "boot": "b",
+        "run": 1,
+        "handshake": 2,
+        "address": "10.0.0.7",
+        "owner": "m1",
+        "older_boot": "a",
+        "older_run": 1,
+        "older_handshake": 1,
+    }
+    return list({**known, **about}.values())
+
+
+BAD_NEWCOMERS = [
+    3,
+    [],
+    [*newcomer(), "more"],
+    newcomer(fingerprint=[]),
+    newcomer(owner=[]),
+    newcomer(id={}),
+    newcomer(id="web\0"),
+    newcomer(run="x"),
+    newcomer(handshake=True),
+    newcomer(older_run=RUN_MAX + 1),
+    newcomer(older_handshake=-1),
+    newcomer(address="1" * (TEXT_MAX + 1)),
+]
+
+
+def test_a_newcomer_at_another_master_is_probed_here_and_verdicts_of_other_masters_are_read() -> None:
+    at = Alone()
+    rows = [newcomer(address="1" * TEXT_MAX, older_run=RUN_MAX), newcomer(owner="m3")]
+    with at.store.write() as tx:
+        tx.put_event(tag_master("m2", MasterEvent.CONTESTED), {"by": "m2", "newcomers": rows}, NOW)
+    assert [one["key"] for one in at.renew() if one["t"] == "contest"] == ["key"]
+    at.turns.later.pop(0)()
+    assert at.store.events(at.store.last_seq() - 1)[0].data["states"] == [["web1", "busy"]]
+    with at.store.write() as tx:
+        asked = tx.put_event(tag_master("m1", MasterEvent.CONTESTED), {"by": "m1", "newcomers": rows[1:]}, NOW)
+        states = [["web1", "duplicate_key"]]
+        tx.put_event(tag_master("m3", MasterEvent.CONTEST_OVER), {"by": "m3", "asked": asked, "states": states}, NOW)
+    at.renew()
+    assert at.link.verdicts == [("web1", "duplicate_key")]
+
+
+@pytest.mark.parametrize("by", ["m1", "m2"])
+@pytest.mark.parametrize("row", BAD_NEWCOMERS)
+def test_a_newcomer_that_no_master_wrote_reaches_neither_the_link_process_nor_a_timer(by: str, row: object) -> None:
+    """In the name of this master, the timer would ask about its owner."""
+    at = Alone()
+    with at.store.write() as tx:
+        tx.put_event(tag_master(by, MasterEvent.CONTESTED), {"by": by, "newcomers": [row]}, NOW)
+    at.put("web1")
+    timers = len(at.turns.later)
+    assert {one["t"] for one in at.renew()} == {"masters"}
+    assert at.link.fetched == ["web1"]
+    assert len(at.turns.later) == timers
+
+
+def test_a_defect_in_what_is_done_about_an_event_is_logged_as_one_and_the_next_event_is_handed_over(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    at = Alone()
+    with at.store.write() as tx:
+        tx.put_event(tag_master("m2", MasterEvent.ASKED), {"by": "m2", "ids": ["web1"]}, NOW)
+    monkeypatch.delattr(Membership, "_tell_last_seen")
+    at.put("web1")
+    at.renew()
+    assert at.link.fetched == ["web1"]
+    (said,) = [record for record in caplog.records if "passed over" in record.getMessage()]
+    assert "met a defect of saltlite" in said.getMessage()
+    assert said.exc_info is not None
+
+
+def test_the_time_which_the_database_may_have_to_tell_is_not_asked_for_in_a_transaction(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    at = Alone()
+    wall, writes = at.clock.wall, []
+
+    def asked_for() -> float:
+        writes.append(at.store._writing)
+        return wall()
+
+    monkeypatch.setattr(at.clock, "wall", asked_for)
+    with at.store.write() as tx:
+        tx.put_key(key(MinionId("web1")))
+        tx.claim([row(MinionId("web1"), up=True, master="m3", boot_id="a", run=1, handshake=1)])
+        tx.put_event(tag_master("m2", MasterEvent.ASKED), {"by": "m2", "ids": ["web1"]}, NOW)
+        rows = [newcomer(owner="m3")]
+        asked = tx.put_event(tag_master("m1", MasterEvent.CONTESTED), {"by": "m1", "newcomers": rows}, NOW)
+        data = {"by": "m3", "asked": asked, "states": [["web1", "accepted"]]}
+        tx.put_event(tag_master("m3", MasterEvent.CONTEST_OVER), data, NOW)
+        tx.put_event(tag_master("m2", MasterEvent.CONTESTED), {"by": "m2", "newcomers": [newcomer()]}, NOW)
+    before = at.store.last_seq()
+    at.renew()
+    for late in at.turns.later[:-1]:
+        late()
+    assert at.link.verdicts == [("web1", "accepted")]
+    assert not at.store.minions([MinionId("web1")])[0].up
+    told = {event.tag for event in at.store.events(before)}
+    assert told >= {tag_master("m1", what) for what in (MasterEvent.SEEN, MasterEvent.CONTEST_OVER)}
+    assert len(writes) >= 4
+    assert not any(writes)
+
+
 @pytest.mark.parametrize(
     ("tag", "data"),
     [
         (tag_master("m2", MasterEvent.CONTESTED), {"by": "m2"}),
-        (tag_master("m2", MasterEvent.CONTESTED), {"by": "m2", "newcomers": [3]}),
+        (tag_master("m2", MasterEvent.CONTESTED), {"by": "m2", "newcomers": {}}),
         (tag_master("m2", MasterEvent.CONTEST_OVER), {"by": "m2", "asked": []}),
+        (tag_master("m2", MasterEvent.CONTEST_OVER), {"by": "m2", "asked": 1, "states": {}}),
+        (tag_master("m2", MasterEvent.CONTEST_OVER), {"by": "m2", "asked": 1, "states": [["web1", "fine"]]}),
+        (tag_master("m2", MasterEvent.CONTEST_OVER), {"by": "m2", "asked": 1, "states": [["web1", []]]}),
+        (tag_master("m2", MasterEvent.CONTEST_OVER), {"by": "m2", "asked": 1, "states": [[[], "busy"]]}),
         (tag_presence_change(), {"new": 3, "lost": [None, {}]}),
     ],
 )
-def test_an_event_that_no_master_wrote_is_passed_over(tag: str, data: dict[str, Any]) -> None:
+def test_an_event_that_no_master_wrote_is_passed_over(
+    tag: str, data: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
     at = Alone()
     with at.store.write() as tx:
         tx.put_event(tag, data, NOW)
@@ -501,6 +635,8 @@ def test_an_event_that_no_master_wrote_is_passed_over(tag: str, data: dict[str, 
     at.renew()
     assert at.link.fetched == ["web1"]
     assert at.renew()[-1]["lease"] is not None
+    assert "defect" not in caplog.text
+    assert ("this master cannot read it" in caplog.text) == (tag != tag_presence_change())
 
 
 def test_a_master_that_renewed_since_it_was_judged_is_not_fenced() -> None:

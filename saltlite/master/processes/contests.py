@@ -16,10 +16,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from typing import Any
 
-from saltlite.errors import StoreError
+from saltlite.errors import RemoteProtocolError, StoreError
 from saltlite.master.processes import link_channel as ipc
 from saltlite.master.processes.context import Master
 from saltlite.master.processes.link_channel import LinkChannel
@@ -33,6 +32,7 @@ from saltlite.model.keys import Fingerprint, KeyState, fingerprint
 from saltlite.model.minion import SessionEnd
 from saltlite.platform.reactor import Reactor
 from saltlite.wire.framing import IpcMessage
+from saltlite.wire.messages import RUN_MAX
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +43,19 @@ GATHER_S = 0.02
 GONE = "accepted"
 """The answer that lets the newcomer in: the older session is over. The others are states of WELCOME as well."""
 BUSY = "busy"
+VERDICTS = frozenset({GONE, BUSY, "duplicate_key"})
+TEXT_MAX = 256
+"""Characters of a text in a row of a newcomer: more than any id, address or name has."""
+
+
+def _is_text(text: str) -> bool:
+    """Whether that may be an id, an address or a name. No database takes each character in a query."""
+    return len(text) <= TEXT_MAX and text.isprintable()
+
+
+def _is_number(value: int) -> bool:
+    """Whether that is the number of a run or of a handshake."""
+    return not isinstance(value, bool) and 0 <= value <= RUN_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +74,28 @@ class Newcomer:
     older_run: int
     older_handshake: int
 
+    @classmethod
+    def of(cls, row: object) -> Newcomer:
+        """The newcomer in a row of an event. Raises RemoteProtocolError("bad-event")."""
+        match row:
+            case [
+                str() as minion,
+                str() as key,
+                str() as boot,
+                int() as run,
+                int() as handshake,
+                str() as address,
+                str() as owner,
+                str() as older_boot,
+                int() as older_run,
+                int() as older_handshake,
+            ] if all(map(_is_text, (minion, key, boot, address, owner, older_boot))) and all(
+                map(_is_number, (run, handshake, older_run, older_handshake))
+            ):
+                older = owner, older_boot, older_run, older_handshake
+                return cls(MinionId(minion), Fingerprint(key), boot, run, handshake, address, *older)
+        raise RemoteProtocolError("bad-event", "a row is not that of a newcomer")
+
     def is_up(self, row: MinionRow | None) -> bool:
         """Whether the older session is still the one in the store."""
         return (
@@ -69,6 +104,29 @@ class Newcomer:
             and (row.master, row.boot_id) == (self.owner, self.older_boot)
             and (row.run, row.handshake) == (self.older_run, self.older_handshake)
         )
+
+
+def _newcomers(event: Event) -> list[Newcomer]:
+    """Those of a question. Raises RemoteProtocolError("bad-event")."""
+    rows = event.data.get("newcomers")
+    if not isinstance(rows, list):
+        raise RemoteProtocolError("bad-event", "it has no list of newcomers")
+    return [Newcomer.of(row) for row in rows]
+
+
+def _verdicts(event: Event) -> tuple[int, dict[MinionId, str]]:
+    """The number of the question, and the answers. Raises RemoteProtocolError("bad-event")."""
+    asked, states = event.data.get("asked"), event.data.get("states")
+    if not isinstance(asked, int) or not isinstance(states, list):
+        raise RemoteProtocolError("bad-event", "it has no question and list of states")
+    found = {}
+    for one in states:
+        match one:
+            case [str() as minion, str() as state] if state in VERDICTS:
+                found[MinionId(minion)] = state
+            case _:
+                raise RemoteProtocolError("bad-event", "a state is not a verdict about a newcomer")
+    return asked, found
 
 
 def _is_later(hello: Mapping[str, Any], row: MinionRow) -> bool:
@@ -98,10 +156,9 @@ def ask_owners(master: Master, asks: Sequence[IpcMessage]) -> set[int]:
             older = (row.master, row.boot_id, row.run, row.handshake)
             newcomers.append([row.id, key, hello["boot"], *hello["order"], ask["address"], *older])
     if newcomers:
+        now = master.clock.wall()
         with master.shared.write() as store:
-            store.put_event(
-                tag_master(me, MasterEvent.CONTESTED), {"by": me, "newcomers": newcomers}, master.clock.wall()
-            )
+            store.put_event(tag_master(me, MasterEvent.CONTESTED), {"by": me, "newcomers": newcomers}, now)
     return waiting
 
 
@@ -135,10 +192,10 @@ class Contests:
         """What is to be told, by the number of the question."""
 
     def on_event(self, event: Event) -> None:
-        """An event of some master. Raises StoreError."""
+        """An event of some master. Raises StoreError, and RemoteProtocolError if no master wrote it."""
         by = str(event.data.get("by", ""))
         if event.tag == tag_master(by, MasterEvent.CONTESTED):
-            newcomers = [Newcomer(*row) for row in event.data["newcomers"] if len(row) == len(fields(Newcomer))]
+            newcomers = _newcomers(event)
             if by == self._me:
                 self._questions[event.seq] = _Question(newcomers, self._store.masters())
                 self._reactor.call_later(ANSWER_S, lambda: self._late(event.seq))
@@ -146,8 +203,10 @@ class Contests:
                 for one in newcomers:
                     if one.owner == self._me:
                         self._probe(event.seq, one)
-        elif event.tag == tag_master(by, MasterEvent.CONTEST_OVER) and event.data["asked"] in self._questions:
-            self._end(self._questions[event.data["asked"]], dict(event.data["states"]))
+        elif event.tag == tag_master(by, MasterEvent.CONTEST_OVER):
+            asked, states = _verdicts(event)
+            if asked in self._questions:
+                self._end(self._questions[asked], states)
 
     # -- the owner
 
@@ -163,11 +222,12 @@ class Contests:
 
     def _answer(self) -> None:
         answers, self._answers = self._answers, {}
+        now = self._clock.wall()
         try:
             with self._store.write() as store:
                 for asked, states in answers.items():
                     data = {"by": self._me, "asked": asked, "states": [list(one) for one in states]}
-                    store.put_event(tag_master(self._me, MasterEvent.CONTEST_OVER), data, self._clock.wall())
+                    store.put_event(tag_master(self._me, MasterEvent.CONTEST_OVER), data, now)
         except StoreError as error:
             log.error("another master is not told whether sessions are alive: %s", error)  # noqa: TRY400 - a sentence
 
@@ -191,12 +251,13 @@ class Contests:
         over = [(question.open[minion], state) for minion, state in states.items() if minion in question.open]
         gone = [one for one, state in over if state == GONE]
         if gone:
+            now = self._clock.wall()
             with self._store.write() as store:
                 rows = {row.id: row for row in store.minions([one.id for one in gone])}
                 for one in gone:
                     # If it is another session by now, the newcomer is refused when this master claims it.
                     if one.is_up(rows.get(one.id)):
-                        store.release(one.owner, {one.id: SessionEnd.REPLACED}, self._clock.wall())
+                        store.release(one.owner, {one.id: SessionEnd.REPLACED}, now)
         for one, state in over:
             del question.open[one.id]
             self._link.contest_over(one, KeyState.ACCEPTED if state == GONE else state)

@@ -26,7 +26,7 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from saltlite import __version__
-from saltlite.errors import DamagedError, ProtocolError, StoreError
+from saltlite.errors import DamagedError, ProtocolError, RemoteProtocolError, StoreError
 from saltlite.master.handlers.delivery import send
 from saltlite.master.processes import link_channel as ipc
 from saltlite.master.processes.contests import Contests
@@ -56,6 +56,7 @@ from saltlite.model.events import (
 from saltlite.model.ids import Jid, MinionId
 from saltlite.model.job import Job, TargetState
 from saltlite.model.keys import Fingerprint, KeyState
+from saltlite.platform.logs import log_defect
 from saltlite.platform.privileges import drop_to
 from saltlite.platform.reactor import Reactor
 from saltlite.wire import directory, job_body
@@ -294,7 +295,8 @@ class Membership:
             self._renewals.look(masters)
 
     def _readable(self, masters: Sequence[MasterRow]) -> list[MasterRow]:
-        """The rows that link processes and minions can read."""
+        """The rows that link processes and minions can read. Of its own row, this master uses the state alone: it knows
+        the rest, which somebody else may have changed."""
         problems = {row.name: _row_problem(row) for row in masters if row.name != self._me.name}
         for name in [name for name, problem in problems.items() if problem and name not in self._named]:
             log.error(
@@ -305,7 +307,11 @@ class Membership:
             )
             if len(self._named) < MASTERS_MAX:
                 self._named.add(name)
-        return [row for row in masters if not problems.get(row.name)]
+        return [
+            replace(self._me, state=row.state) if row.name == self._me.name else row
+            for row in masters
+            if not problems.get(row.name)
+        ]
 
     def _end_lease(self) -> None:
         """The link process acts no more; until it has said so, the others wait for this master as before."""
@@ -391,13 +397,13 @@ class Membership:
     def _renew(self) -> MasterRow | None:
         """What is stored of this master now; None if the database has lost events that it had applied, so that its
         cursor tells nothing any more. Raises StoreError."""
-        joined_at = self._joined_at
+        joined_at, now = self._joined_at, self._clock.wall()
         with self._store.write() as store:
             if joined_at >= 0 and self._is_lost(store):
                 return None
             if self._store.place != self._place and joined_at >= 0:
                 # The numbers of events go on far above those of before, where no reader is behind by so many.
-                note(store, self._me.name, MasterEvent.PROMOTED, self._clock.wall())
+                note(store, self._me.name, MasterEvent.PROMOTED, now)
             self._place = self._store.place
             self._renewed_after = store.last_seq()
             stored = store.renew(self._me)
@@ -405,7 +411,7 @@ class Membership:
                 stored = replace(stored, state=MasterState.DRAINING)
             if joined_at < 0 and stored.state is not MasterState.FENCED:
                 # The others read it, and have its certificate then. No session of this start is older.
-                joined_at = note(store, self._me.name, MasterEvent.JOINED, self._clock.wall())
+                joined_at = note(store, self._me.name, MasterEvent.JOINED, now)
         if stored.state is MasterState.DRAINING:
             self._drains_again = False
         if joined_at != self._joined_at:
@@ -519,13 +525,23 @@ class Membership:
                 return number
             try:
                 self._on_event(event)
-            except (LookupError, TypeError, ValueError):
-                # To end here would stop this master for as long as the event is in the database.
-                log.error("event %d is not one that masters write, and is passed over", event.seq)  # noqa: TRY400 - a sentence
+            except StoreError:
+                raise
+            # To end here would stop this master for as long as the event is in the database.
+            except RemoteProtocolError as error:
+                log.error(  # noqa: TRY400 - a sentence
+                    "event %d is passed over, because this master cannot read it (%s): a master of a newer version "
+                    "wrote it, or somebody else who can write to the database",
+                    event.seq,
+                    error,
+                )
+            except Exception:  # noqa: BLE001 - named supervision point: the next events are handed over
+                log_defect(f"event {event.seq}, which is passed over,")
         return len(events)
 
     def _on_event(self, event: Event) -> None:
-        """Do what this master has to do about an event. Raises StoreError."""
+        """Do what this master has to do about an event. Raises StoreError, and RemoteProtocolError if no master of this
+        version wrote it."""
         jid = Jid(str(event.data.get("jid", "")))
         is_turn = event.tag == tag_job_turn(jid) and event.data.get("by") != self._me.name
         if is_turn or event.tag == tag_job_new(jid):
@@ -552,9 +568,10 @@ class Membership:
             if not silent_s:
                 return
             data = {"by": self._me.name, "asked": question.seq, "silent_s": silent_s}
+            now = self._clock.wall()
             try:
                 with self._store.write() as store:
-                    store.put_event(tag_master(self._me.name, MasterEvent.SEEN), data, self._clock.wall())
+                    store.put_event(tag_master(self._me.name, MasterEvent.SEEN), data, now)
             except StoreError as error:
                 log.error("another master is not told when minions were last seen: %s", error)  # noqa: TRY400 - a sentence
 
