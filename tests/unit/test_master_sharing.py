@@ -639,6 +639,14 @@ def test_an_event_that_no_master_wrote_is_passed_over(
     assert ("this master cannot read it" in caplog.text) == (tag != tag_presence_change())
 
 
+def test_an_id_that_the_database_refuses_in_a_query_does_not_keep_a_master_from_its_lease() -> None:
+    at = Alone()
+    with at.store.write() as tx:
+        tx.put_event(tag_presence_change(), {"new": ["web\0", "web1"], "lost": ["\0"]}, NOW)
+    asked = at.renew()[-1]
+    assert (asked["elsewhere"], asked["lease"] is not None) == ([("web1", False)], True)
+
+
 def test_a_master_that_renewed_since_it_was_judged_is_not_fenced() -> None:
     at = Alone()
     (row,) = at.store.masters()

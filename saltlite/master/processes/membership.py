@@ -117,8 +117,10 @@ def _row_problem(row: MasterRow) -> str:
 
 
 def _ids(listed: object) -> list[MinionId]:
-    """The minions that an event names."""
-    return [MinionId(each) for each in listed if isinstance(each, str)] if isinstance(listed, list) else []
+    """The minions that an event names. No database takes each character in a query."""
+    if not isinstance(listed, list):
+        return []
+    return [MinionId(each) for each in listed if isinstance(each, str) and each.isprintable()]
 
 
 @dataclass(frozen=True, slots=True)
