@@ -20,7 +20,7 @@ pytest.importorskip("psycopg", reason="psycopg is not installed: saltlite[postgr
 from saltlite.errors import DamagedError, StoreError
 from saltlite.master.store.ports import Stored
 from saltlite.master.store.postgres import PostgresStore
-from saltlite.model.events import Event
+from saltlite.model.events import TIME_LINE_BITS, Event
 from saltlite.model.ids import MinionId
 from saltlite.model.job import JobFilter
 from saltlite.model.keys import KeyState
@@ -115,6 +115,22 @@ def test_a_failover_loses_no_acknowledged_result_and_followers_see_each_event_on
         stored = [found.id for found in store.returns(job(1).jid, limit=len(MINIONS))]
         assert len(stored) == len(set(stored))
         assert set(stored) == set(told)
+        store.close()
+
+
+def test_a_new_time_line_has_higher_numbers_which_wait_for_no_standby() -> None:
+    with running_server() as primary, running_server() as standby:
+        PostgresStore(primary.dsn(), master=1).close()
+        standby.copy(primary)
+        primary.stop()
+        standby.promote()
+        standby.sql("ALTER SYSTEM SET synchronous_standby_names = 'nowhere'")
+        standby.sql("SELECT pg_reload_conf()")
+        wait_until(lambda: standby.sql("SHOW synchronous_standby_names") == "nowhere", "it waits for a standby")
+        store = PostgresStore(standby.dsn(), master=1)
+        assert store.last_seq() == 2 << TIME_LINE_BITS
+
+        assert store._write_side.value("SHOW synchronous_commit") == "on"
         store.close()
 
 

@@ -25,6 +25,7 @@ import psycopg
 
 from saltlite.errors import SaltliteError, StoreConflictError, StoreError
 from saltlite.master.processes.context import Answer, StoreWrite
+from saltlite.master.store import postgres
 from saltlite.master.store.ports import ReturnCommit, Stored, StoreWriter, TargetRow
 from saltlite.master.store.postgres import OTHERS_WAIT_S, PostgresStore, connection, look
 from saltlite.master.store.postgres.connection import Database, explain
@@ -681,7 +682,7 @@ def test_many_keys_in_one_transaction_leave_one_version_of_the_row_that_every_pu
 
 
 def test_a_prune_shortens_the_table_that_a_backup_made_long_and_waits_for_no_backup(
-    server: Server, dsn: str, opened: Opened, caplog: pytest.LogCaptureFixture
+    server: Server, dsn: str, opened: Opened, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level("INFO")
     store, other = opened(dsn), opened(dsn)
@@ -701,6 +702,10 @@ def test_a_prune_shortens_the_table_that_a_backup_made_long_and_waits_for_no_bac
             tx.put_event("beside a backup", {}, NOW)
     with store.write() as tx:
         tx.prune(0.0)
+    assert pages(server, dsn) > 16, "not again at once"
+    monkeypatch.setattr(postgres, "SHORTEN_S", 0.0)
+    with opened(dsn).write() as tx:
+        tx.prune(0.0)
     assert pages(server, dsn) == 1
     # A wait that came to its end would be said.
     assert caplog.messages == []
@@ -711,8 +716,62 @@ def test_a_prune_shortens_the_table_that_a_backup_made_long_and_waits_for_no_bac
     assert server.sql(held, dsn) == "0"
 
 
-def pages(server: Server, dsn: str) -> int:
-    return int(server.sql("SELECT pg_relation_size('store') / 8192", dsn))
+def pages(server: Server, dsn: str, table: str = "store") -> int:
+    return int(server.sql(f"SELECT pg_relation_size('{table}') / 8192", dsn))
+
+
+def test_a_prune_rewrites_no_table_in_vain(
+    server: Server, dsn: str, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres, "SHORTEN_S", 0.0)
+    store = opened(dsn, name="a")
+    file = "SELECT pg_relation_filenode('store'), pg_relation_filenode('masters')"
+    with store.write() as tx:
+        for number in range(20):
+            tx.renew(replace(master_row(f"m{number}"), certificate=bytes(900)))
+    assert pages(server, dsn, "masters") > 16, "each row has a page"
+    many = "DO 'BEGIN FOR n IN 1..3000 LOOP UPDATE store SET moves = moves; END LOOP; END'"
+    before = server.sql(file, dsn)
+    with psycopg.connect(dsn) as reader:
+        reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        reader.execute("SELECT 1")  # it reads no table, and might still read all versions of one
+        for _version in range(20):
+            server.sql(many.replace("3000", "150"), dsn)
+        with store.write() as tx:
+            tx.prune(0.0)
+        once = server.sql(file, dsn)
+        assert once.split("|")[1] == before.split("|")[1], "the masters are as short as they can be"
+        assert once != before
+        with store.write() as tx:
+            tx.prune(0.0)
+        assert server.sql(file, dsn) == once
+
+
+def _is_there(side: connection.PostgresConnection) -> bool:
+    with suppress(StoreError):
+        return bool(side.value("SELECT 1"))
+    return False
+
+
+def test_shortening_a_table_waits_for_no_standby_and_leaves_nothing_set() -> None:
+    with running_server() as server:
+        store = PostgresStore(server.dsn(), master=1)
+        side = store._write_side
+        server.sql("ALTER SYSTEM SET synchronous_standby_names = 'nowhere'")
+        server.sql("SELECT pg_reload_conf()")
+        wait_until(lambda: server.sql("SHOW synchronous_standby_names") == "nowhere")
+        with side.unconfirmed(99):
+            side.run("VACUUM (FULL, SKIP_LOCKED) store")
+        with pytest.raises(StoreError, match="refused"), side.unconfirmed(99):
+            side.run("VACUUM (FULL) nothing")
+        locks = "(SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = 99)"
+        held = f"SELECT current_setting('synchronous_commit'), {locks}"
+        assert side.rows(held) == [("on", 0)]
+        with pytest.raises(StoreError), side.unconfirmed(99):
+            side.run("SELECT pg_terminate_backend(pg_backend_pid())")
+        wait_until(lambda: _is_there(side))
+        assert side.rows(held) == [("on", 0)]
+        store.close()
 
 
 def test_full_queues_are_found_by_publishes_that_count_them_rarely(dsn: str, opened: Opened) -> None:

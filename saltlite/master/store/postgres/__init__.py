@@ -19,7 +19,12 @@ from typing import Any, TypeVar
 from saltlite.errors import StoreError
 from saltlite.master.store.ports import DiskUsage
 from saltlite.master.store.postgres.commit_signal import PostgresCommitSignal
-from saltlite.master.store.postgres.connection import Database, PostgresConnection, TimedConnection
+from saltlite.master.store.postgres.connection import (
+    UNCONFIRMED,
+    Database,
+    PostgresConnection,
+    TimedConnection,
+)
 from saltlite.master.store.postgres.formats import bring_to_format, lock_of
 from saltlite.master.store.postgres.inventory import PLACE, PostgresInventory
 from saltlite.master.store.postgres.pipeline import stored
@@ -58,10 +63,9 @@ _SHARE = "SELECT pg_advisory_xact_lock_shared(?)"
 ONE_MASTER = "a database serves one master, or several of one fleet (saltlite help several-masters)"
 _PLACE = f"SELECT {PLACE} FROM store"  # noqa: S608 - a constant
 _TIME_LINE = "('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::bigint"
-_RAISE = (
-    f"UPDATE store SET seq = t.line << {TIME_LINE_BITS} FROM (SELECT {_TIME_LINE} AS line) AS t"  # noqa: S608 - constants
-    f" WHERE t.line > 1 AND seq < t.line << {TIME_LINE_BITS}"
-)
+_RAISED = f" FROM (SELECT {_TIME_LINE} AS line) AS t WHERE t.line > 1 AND seq < t.line << {TIME_LINE_BITS}"
+_RAISE_DUE = f"SELECT 1 FROM store,{_RAISED.removeprefix(' FROM')}"  # noqa: S608 - constants
+_RAISE = f"UPDATE store SET seq = t.line << {TIME_LINE_BITS}{_RAISED}"  # noqa: S608 - constants
 _HOLD = "SELECT pg_advisory_lock_shared(%s, %s)"
 _OTHERS = (
     "SELECT coalesce(a.application_name, ''), coalesce(host(a.client_addr), 'this machine of the database')"
@@ -72,10 +76,16 @@ _OTHERS = (
 )
 _CLOCK = "SELECT extract(epoch FROM clock_timestamp())::double precision"
 # Of the tables of a few rows that change all the time, and are found by reading all pages.
-_LONG_TABLES = (
-    "SELECT name FROM (VALUES ('store'), ('masters'), ('inventory')) AS small (name)"
-    " WHERE pg_relation_size(name::regclass) > 16 * current_setting('block_size')::bigint"
+_SMALL_TABLES = (
+    "SELECT name, rows, pg_relation_size(name::regclass) / current_setting('block_size')::bigint,"
+    " pg_relation_filenode(name::regclass)::bigint FROM (SELECT 'store' AS name, 1::bigint AS rows UNION ALL"
+    " SELECT 'inventory', 1 UNION ALL SELECT 'masters', (SELECT count(*) FROM masters)) AS small"
 )
+"""The name of each, its rows and pages, and the number of its file, which another one follows when it is rewritten."""
+PAGES, PAGES_A_ROW = 16, 2
+"""A table with more pages than these is rewritten. After a rewrite a row has a page: little of it may be filled."""
+SHORTEN_S = 300.0
+"""How often at most: versions that something still reads are rewritten, too."""
 _SHARED = 0
 """What masters that share the store hold in place of the number of a start."""
 
@@ -109,7 +119,7 @@ class PostgresStore(PostgresReader):
         self.seals = RowSeals(seal_key)
         self._where = self._database.where
         self.place = ""
-        self._write_side = PostgresConnection(self._database, self._begin, reads=False)
+        self._write_side = PostgresConnection(self._database, self._begin_writing, reads=False)
         try:
             oid = int(self._write_side.value(OID))
             self._read_side = PostgresConnection(self._database, self._begin, reads=True)
@@ -120,6 +130,9 @@ class PostgresStore(PostgresReader):
         self._channel = f"saltlite_{oid}"
         self._tells = [("SELECT pg_notify(?, '')", (self._channel,))] if several else []
         self._writing = False
+        self._shorten_at = 0.0
+        self._shortened: dict[str, int] = {}
+        """Pages of small tables after they were rewritten."""
         self._waiting = Waiting()
         self._inventory: PostgresInventory | None = None
         super().__init__(self._read_side, AcceptedIds())
@@ -138,12 +151,20 @@ class PostgresStore(PostgresReader):
             )
             self._hold(connection, lock_of(oid, self._name), self._master, namesake)
             ((self.place,),) = connection.execute(_PLACE).fetchall()
-            connection.execute(_RAISE)
         if formats.is_due:
             # After the locks: nobody's tables are changed under a master that is not expected.
             bring_to_format(connection, self._where, (WRITING << 32) + oid, self._name if self._several else "")
         # A connection that is made again later does not wait: an MWorker would stand still.
         self._waits_s = 0.0
+
+    def _begin_writing(self, connection: TimedConnection) -> None:
+        """As `_begin`. Events of a time line have numbers above those of an earlier one. That is waited for by no
+        standby: where it gets lost, a still later time line follows. Raises StoreError."""
+        self._begin(connection)
+        if connection.execute(_RAISE_DUE).fetchall():
+            with connection.transaction():
+                connection.execute(UNCONFIRMED)
+                connection.execute(_RAISE)
 
     def _hold(self, connection: TimedConnection, what: int, number: int, refusal: str) -> None:
         """Hold that lock with this number. Raises StoreError with the refusal while another number is there."""
@@ -198,18 +219,26 @@ class PostgresStore(PostgresReader):
         """Bring tables of a few rows back to a few pages. Versions of a row that a long query or a backup of the
         database might still read fill more of them; afterwards the row stays in the last one, and no vacuum removes
         the others. Raises nothing: another prune tries again."""
+        now = time.monotonic()
+        if now < self._shorten_at:
+            return
         side = self._write_side
         try:
-            names = [name for (name,) in side.rows(_LONG_TABLES)]
-            if not names:
+            files = {
+                name: file
+                for name, rows, pages, file in side.rows(_SMALL_TABLES)
+                # What something still reads is as long afterwards, and is not rewritten again and again.
+                if pages > max(PAGES + PAGES_A_ROW * rows, 2 * self._shortened.get(name, 0))
+            }
+            if not files:
                 return
-            side.run("SELECT pg_advisory_lock(?)", (self._writing_key,))
-            try:
-                for name in names:
+            self._shorten_at = now + SHORTEN_S
+            with side.unconfirmed(self._writing_key):
+                for name in files:
                     # A backup keeps the table locked until its end: nobody waits behind us for that.
                     side.run(f"VACUUM (FULL, SKIP_LOCKED) {name}")
-            finally:
-                side.run("SELECT pg_advisory_unlock(?)", (self._writing_key,))
+            rewritten = [row for row in side.rows(_SMALL_TABLES) if row[0] in files and row[3] != files[row[0]]]
+            self._shortened.update((name, pages) for name, _rows, pages, _file in rewritten)
         except StoreError as error:
             log.info("the pages of small tables are given back later: %s", error)
 

@@ -13,7 +13,8 @@ import os
 import re
 import select
 import time
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -59,6 +60,8 @@ _SETTINGS = (
     " SELECT set_config('synchronous_commit', 'on', false)"
     " WHERE current_setting('synchronous_commit') IN ('off', 'local')"
 )
+UNCONFIRMED = "SET LOCAL synchronous_commit = local"
+"""In a transaction of which nothing has to survive this server."""
 _READ_ONLY = "SET default_transaction_read_only = on"
 _NETWORK = {
     "connect_timeout": CONNECT_S,
@@ -285,7 +288,6 @@ class PostgresConnection:
         if self._attempt is None:
             if now < self._try_at:
                 return
-            self._try_at = now + RETRY_S
             self._attempt = _Reconnection(self._database.conninfo, now + CONNECT_S)
             wait_s = RECONNECT_S if now < self._known_until else PATIENT_S
         self._known_until = now + KNOWN_S
@@ -296,11 +298,14 @@ class PostgresConnection:
                 self._connection = self._greeted(made)
                 log.warning("the %s is reached again", self.where)
         except psycopg.Error as error:
-            self._attempt = None
-            self._why = str(explain(error, self.where))
+            self._gave_up(explain(error, self.where))
         except StoreError as error:
-            self._attempt = None
-            self._why = str(error)
+            self._gave_up(error)
+
+    def _gave_up(self, why: StoreError) -> None:
+        # From here: the attempt itself may have taken longer.
+        self._attempt, self._try_at = None, time.monotonic() + RETRY_S
+        self._why = str(why)
 
     def failed(self, error: Exception) -> StoreError:
         """The StoreError for what a statement raised. After the loss of the connection a new one is made."""
@@ -370,6 +375,30 @@ class PostgresConnection:
             )
             self.drop(said)
             raise said
+
+    @contextmanager
+    def unconfirmed(self, lock: int) -> Iterator[None]:
+        """Hold that advisory lock, and let commits wait for no standby, which might be away, so that nobody else has to
+        wait for it. Both last for the block, or the connection is given up. Raises StoreError."""
+        sql = "SELECT current_setting('synchronous_commit'), pg_advisory_lock(?)::text"
+        before = self.value(sql, (lock,))
+        held = self._connection
+        try:
+            self.run("SET synchronous_commit = local")
+            yield
+        finally:
+            # Of a connection that was lost nothing is left.
+            if self._connection is held:
+                try:
+                    self.exchange(
+                        [
+                            ("SELECT set_config('synchronous_commit', ?, false)", (before,)),
+                            ("SELECT pg_advisory_unlock(?)", (lock,)),
+                        ]
+                    )
+                except StoreError as error:
+                    self.drop(error)
+                    raise
 
     def rollback(self) -> None:
         """End the open transaction, if there is one."""
