@@ -19,14 +19,14 @@ from saltlite.cli.verbs.status import _text, masters_text
 from saltlite.config.load import load_master
 from saltlite.errors import NoTargetError, RefusedError, UsageError
 from saltlite.master.handlers import masters
-from saltlite.master.handlers.minions import _figures
+from saltlite.master.handlers.minions import _figures, _lag
 from saltlite.master.handlers.operator_verbs import handle_request
 from saltlite.master.processes.contests import ask_owners
 from saltlite.master.processes.context import Question
 from saltlite.master.processes.description import SelfDescription
 from saltlite.master.processes.other_masters import SEEN_S, OtherMasters
 from saltlite.master.processes.own_address import address_problem
-from saltlite.master.store.sharing import MasterRow, MasterState, SharedStore
+from saltlite.master.store.sharing import MasterRow, MasterState, ReaderRow, SharedStore
 from saltlite.model.events import TIME_LINE_BITS, count_after
 from saltlite.model.ids import MinionId
 from saltlite.platform.daemon import ManualClock
@@ -392,3 +392,11 @@ def test_a_master_is_asked_about_its_session_unless_the_newcomer_is_a_later_one_
     assert ask_owners(office.master, [ask]) == ({8} if asks else set())
     assert not any(writes), "the database may have to tell the time"
     assert [event.data["by"] for event in office.store.events(before)] == ([ME] if asks else [])
+
+
+@pytest.mark.parametrize("data", ['{"seq": "x"}', '{"seq": -1}', "[1]", "[" * 10_000, ""])
+def test_how_far_readers_are_is_said_also_where_a_stranger_wrote_the_cursor(office: Office, data: str) -> None:
+    with office.store.write() as tx:
+        tx.put_event("x", {}, NOW)
+        tx.put_reader(ReaderRow("hooks", "b", 1, 1, data))
+    assert _lag(office.master, "hooks", "")["behind"] == 0

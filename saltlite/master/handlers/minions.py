@@ -5,7 +5,6 @@ The link process reports which minions are connected; MWorkers read the rest fro
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -26,6 +25,7 @@ from saltlite.master.handlers.targets import (
 from saltlite.master.processes import link_channel as ipc
 from saltlite.master.processes.context import Answer, KeptLists, Master, Question
 from saltlite.master.store.ports import MinionRow, PartRow, StoreWriter
+from saltlite.master.store.readers import cursor_of
 from saltlite.model.dataclass import dataclass
 from saltlite.model.events import count_after, tag_minion_start, tag_presence_change
 from saltlite.model.execution import UNAVAILABLE_PREFIX
@@ -501,7 +501,7 @@ def _lag(master: Master, name: str, path: str) -> dict[str, Any]:
     """How far the reader with that cursor, or cursor file, is behind; one without a cursor has missed nothing."""
     last = master.store.last_seq()
     row = master.shared.reader(name) if master.shared is not None else None
-    after = (json.loads(row.data) if row is not None else CursorFile(path).read()).get("seq", last)
+    after = (cursor_of(row.data) if row is not None else CursorFile(path).read()).get("seq", last)
     waiting = master.store.events(after, 1)
     return {
         "behind": count_after(after, last),

@@ -102,9 +102,10 @@ class OtherMasters:
 
     def _last_seen(self, minions: Sequence[str], done: Callable[[Mapping[str, float]], None]) -> None:
         """Call `done` with how many seconds ago the other masters saw these, as far as they answer within SEEN_S."""
+        now = self._clock.wall()
         with self._store.write() as store:
             asked = store.put_event(
-                tag_master(self._me, MasterEvent.ASKED), {"by": self._me, "ids": list(minions)}, self._clock.wall()
+                tag_master(self._me, MasterEvent.ASKED), {"by": self._me, "ids": list(minions)}, now
             )
         found: dict[str, float] = {}
         until = self._clock.monotonic() + SEEN_S

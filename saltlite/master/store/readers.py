@@ -24,6 +24,16 @@ SEQ_END = 2**63
 """No number of an event is so high, and none of starts."""
 
 
+def cursor_of(data: str) -> dict[str, Any]:
+    """The content of a cursor's row; empty where no master wrote it. Whoever can write to the database must not end a
+    process by it."""
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) and _is_cursor(found) else {}
+
+
 def _is_cursor(found: dict[str, Any]) -> bool:
     """Whether hooks and returners can go on from that."""
     numbers = [found.get("seq", 0), found.get("starts", 0)]
@@ -65,12 +75,7 @@ class SharedCursor:
         self._looked_at = float("-inf")
         if not self.is_held() or self._row is None:
             return None
-        try:
-            found = json.loads(self._row.data)
-        except (ValueError, RecursionError):
-            found = None
-        # Whoever can write to the database must not end this process on every master.
-        return found if isinstance(found, dict) and _is_cursor(found) else {}
+        return cursor_of(self._row.data)
 
     def write(self, what: dict[str, Any]) -> None:
         """Replace the content. Raises CursorLostError when another process does the work, and StoreError."""
