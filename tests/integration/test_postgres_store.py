@@ -38,7 +38,7 @@ from saltlite.master.store.sharing import CommitSignal, MasterRow, MasterState
 from saltlite.master.store.writer import _SESSIONS_OF
 from saltlite.model.ids import Jid, MinionId, RequestId
 from saltlite.model.job import Batch, Job, TargetState
-from saltlite.model.keys import KeyState
+from saltlite.model.keys import Fingerprint, KeyState
 from tests.support.postgres import Server, running_server
 from tests.support.store import NOW, WEB1, WEB2, commit, job, key, publish, ret, row, token
 
@@ -762,6 +762,7 @@ def test_shortening_a_table_waits_for_no_standby_and_leaves_nothing_set() -> Non
         wait_until(lambda: server.sql("SHOW synchronous_standby_names") == "nowhere")
         with side.unconfirmed(99):
             side.run("VACUUM (FULL, SKIP_LOCKED) store")
+        assert side._warnings == [], "no wait for the standby was cancelled"
         with pytest.raises(StoreError, match="refused"), side.unconfirmed(99):
             side.run("VACUUM (FULL) nothing")
         locks = "(SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = 99)"
@@ -895,16 +896,25 @@ def test_what_a_stranger_writes_into_the_database_lets_nobody_in(server: Server,
             assert (found.state, found.how) == (KeyState.REJECTED, UNSEALED)
             assert one.holder(forged.id) is None
             assert [found] == one.keys_of(forged.id) == one.keys_among([forged.fingerprint])
-            assert (forged.fingerprint, KeyState.REJECTED) in [row[:3:2] for row in one.key_rows()]
+            for rows in (one.key_rows(), one.key_rows(KeyState.REJECTED)):
+                assert (forged.fingerprint, KeyState.REJECTED) in [row[:3:2] for row in rows]
+            assert found in one.keys(frozenset({KeyState.REJECTED}))
         assert one.accepted_ids() == [WEB1]
         assert one.keys(frozenset({KeyState.ACCEPTED})) == [key(WEB1)]
         assert (one.minions(), one.minion_values("version")) == ([], {})
         assert [row.id for row in one.key_rows(KeyState.ACCEPTED)] == [WEB1]
+        assert [one.count_keys(KeyState.ACCEPTED), one.count_keys(KeyState.REJECTED)] == [1, 2]
         with one.write() as tx:
             assert tx.accepted_set() == {WEB1}
         assert one.token("strange1") is None
         assert one.preaccepted(MinionId("web2")) is None
+    true = replace(STRANGER, public=b"true", fingerprint=Fingerprint("f" * 64))
+    with pytest.raises(StoreError, match=f"{STRANGER.id} has a key that .*saltlite key delete"), store.write() as tx:
+        tx.put_key(true)
     with store.write() as tx:
+        tx.delete_key(STRANGER.fingerprint)
+        tx.put_key(true)
+        tx.delete_key(true.fingerprint)
         tx.put_key(STRANGER)
     assert other.key(STRANGER.fingerprint) == STRANGER, "an operator accepted it"
     assert other.accepted_ids() == [STRANGER.id, WEB1]
@@ -951,7 +961,9 @@ def test_without_seals_no_statement_is_for_them(dsn: str, opened: Opened, monkey
         store.close()
 
 
-def test_the_first_start_that_shares_the_store_seals_what_is_there(server: Server, dsn: str, opened: Opened) -> None:
+def test_the_first_start_that_shares_the_store_seals_what_is_there(
+    server: Server, dsn: str, opened: Opened, caplog: pytest.LogCaptureFixture
+) -> None:
     before = opened(dsn)
     with before.write() as tx:
         tx.put_key(key(WEB1))
@@ -967,10 +979,16 @@ def test_the_first_start_that_shares_the_store_seals_what_is_there(server: Serve
     other = opened(dsn, name="b", seal_key=b"o" * 32)
     with pytest.raises(StoreError, match=r"is that of masters with another shared.key: let this master join them"):
         other.seal_rows()
+    other.check_seals()
+    assert "no key in the" in caplog.text, "one row may be a stranger's"
+    with store.write() as tx:
+        tx.put_key(key(WEB2, KeyState.PENDING))
     with pytest.raises(StoreError, match=r"is that of masters with another shared.key"):
         other.check_seals()
     server.sql(
-        'INSERT INTO keys SELECT (jsonb_populate_record(k, \'{"fingerprint": "x", "id": "y"}\')).* FROM keys k', dsn
+        'INSERT INTO keys SELECT (jsonb_populate_record(k, \'{"fingerprint": "x", "id": "y"}\')).* FROM keys k'
+        " WHERE id = 'web1'",
+        dsn,
     )
     store.check_seals()
     with store.write() as tx:
@@ -978,6 +996,10 @@ def test_the_first_start_that_shares_the_store_seals_what_is_there(server: Serve
     with pytest.raises(StoreError, match=r"is that of a, and this master has no shared.key"):
         opened(dsn, name="c", seal_key=SEAL).seal_rows()
     assert store.holder(WEB1) == key(WEB1)
+    server.sql("UPDATE keys SET seal = 'x'", dsn)
+    caplog.clear()
+    store.check_seals()
+    assert "no key in the" in caplog.text
 
 
 def woken(signal_: CommitSignal, within_s: float = 10.0) -> bool:

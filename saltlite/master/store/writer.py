@@ -227,8 +227,12 @@ class SqlWriter(SqlReader):
 
     def put_key(self, record: KeyRecord) -> None:
         if record.state is KeyState.ACCEPTED:
-            holder = self.holder(record.id, any_case=True)
+            # That of the row, also where it does not let the minion in.
+            holder = SqlReader.holder(self, record.id, any_case=True)
             if holder is not None and holder.fingerprint != record.fingerprint:
+                if holder.state is not KeyState.ACCEPTED:
+                    way = f"saltlite key delete {holder.id} --fingerprint {holder.fingerprint}"
+                    raise StoreError(f"{holder.id} has a key that is {holder.how}: delete that one first ({way})")
                 raise StoreError(f"{holder.id} already has an accepted key; revoke or delete that one first")
         self._note_accepted(record.fingerprint, record.state)
         self._transaction.later(_PUT_KEY, row_of(record, KEY_COLUMNS))

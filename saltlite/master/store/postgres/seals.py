@@ -8,6 +8,8 @@ rejected, or as absent. A row that was valid once, and is written again, has a v
 from __future__ import annotations
 
 import hmac
+import logging
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -17,6 +19,8 @@ from saltlite.master.store.reader import ChangingQueries, Queries, select
 from saltlite.master.store.rows import KEY_COLUMNS, TOKEN_COLUMNS, key_of, readable
 from saltlite.model.ids import MinionId
 from saltlite.model.keys import KeyRecord, KeyState
+
+log = logging.getLogger(__name__)
 
 UNSEALED = "rejected: no master wrote this row of the database, or its seal is that of another shared.key"
 """`KeyRecord.how` of a row with another seal."""
@@ -32,6 +36,9 @@ _OF_OTHERS = (
     "the {} is that of masters with another shared.key: let this master join them (saltlite help several-masters), or "
     "restore shared.key from its backup"
 )
+PROOF = 2
+"""So many different seals by another key are those of masters with another shared.key."""
+_SEAL = re.compile(r"[0-9a-f]{64}")
 _REJECT_KEY = "UPDATE keys SET state = ?, how = ? WHERE fingerprint = ?"
 _DELETE_TOKEN = "DELETE FROM tokens WHERE token_id = ?"  # noqa: S105 - no password
 _DELETE_PREACCEPT = "DELETE FROM preaccepts WHERE id = ?"
@@ -107,12 +114,19 @@ class RowSeals:
             queries.run(sql, values)
 
     def refuse_others(self, queries: Queries, where: str) -> None:
-        """Raises StoreError if keys that let minions in have seals, and all are by another key: no minion would get in,
-        on this master only. One row of a stranger proves nothing."""
-        rows = queries.rows(f"{SEALED_KEYS} WHERE state = ? AND seal <> ''", (str(KeyState.ACCEPTED),))
+        """Raises StoreError if keys of minions have seals, and all are by another key: no minion would get in, on this
+        master only. Fewer than PROOF, or what is no seal at all, a stranger may have written: then it is logged."""
+        rows = queries.rows(f"{SEALED_KEYS} WHERE seal <> ''")
         sealed = readable(rows, lambda row: (key_of(row[:-1]), row[-1]), lambda row: f"the key {row[0]}")
-        if sealed and not any(self.holds(seal, self.of_key(record)) for record, seal in sealed):
+        if not sealed or any(self.holds(seal, self.of_key(record)) for record, seal in sealed):
+            return
+        if len({seal for _record, seal in sealed if _SEAL.fullmatch(seal)}) >= PROOF:
             raise StoreError(_OF_OTHERS.format(where))
+        log.error(
+            "no key in the %s has a seal of this master's shared.key, so none lets a minion in (saltlite key list): "
+            "delete those that no master wrote; if other masters wrote them, restore shared.key from its backup",
+            where,
+        )
 
     def unsealed(self, queries: Queries) -> list[tuple[str, tuple[str, ...]]]:
         """For each row with another seal, the statement that makes it what it counts as, in a store without seals."""

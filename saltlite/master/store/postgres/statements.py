@@ -124,20 +124,30 @@ class PostgresReader(SqlReader):
         return version, sorted(self.seals.accepted(found) if self.seals.is_used else found)
 
     def keys(self, states: frozenset[KeyState] = frozenset(KeyState)) -> list[KeyRecord]:
-        return [key for key in super().keys(states) if key.state in states]
+        if KeyState.REJECTED not in states or not self.seals.is_used:
+            return [key for key in super().keys(states) if key.state in states]
+        # Accepted ones with another seal are rejected.
+        return [key for key in super().keys(states | {KeyState.ACCEPTED}) if key.state in states]
+
+    def count_keys(self, state: KeyState) -> int:
+        if not self.seals.is_used or state not in (KeyState.ACCEPTED, KeyState.REJECTED):
+            return super().count_keys(state)
+        known = len(self.accepted_set())
+        if state is KeyState.ACCEPTED:
+            return known
+        return super().count_keys(state) + max(0, super().count_keys(KeyState.ACCEPTED) - known)
 
     def key_rows(self, state: KeyState | None = None) -> list[KeyRow]:
-        found = super().key_rows(state)
-        if not self.seals.is_used or state not in (None, KeyState.ACCEPTED):
-            return found
+        if not self.seals.is_used or state not in (None, KeyState.ACCEPTED, KeyState.REJECTED):
+            return super().key_rows(state)
+        found = super().key_rows(None if state is KeyState.REJECTED else state)
         # Of the keys of one id only one is accepted.
         known = self.accepted_set()
-        if state is not None:
-            return [row for row in found if row.id in known]
-        return [
+        rows = [
             row._replace(state=KeyState.REJECTED) if row.state == KeyState.ACCEPTED and row.id not in known else row
             for row in found
         ]
+        return [row for row in rows if state in (None, row.state)]
 
     def minions(self, among: Collection[MinionId] | None = None) -> list[MinionRow]:
         # Those among some are such as were selected from the accepted ids before.
