@@ -250,7 +250,7 @@ class SessionManager:
         older = self.sessions.by_key.get(peer.fingerprint)
         is_up = older is not None and older.state is KeyState.ACCEPTED
         boot, order = peer.hello["boot"], peer.hello["order"]
-        if state == KeyState.ACCEPTED and is_up and older is not None and not older.precedes(boot, order):
+        if state == KeyState.ACCEPTED and is_up and older is not None and not self._is_next(older, boot, order):
             # The newcomer stays undecided, so that a change of the key still ends it (S5).
             self._begin_contest(older, peer)
             return
@@ -272,7 +272,7 @@ class SessionManager:
         """A session of this key that is not a later one of the same start has come to another master, which is told by
         ContestOver whether the session here is alive. One that is silent ends."""
         older = self.sessions.by_key.get(key)
-        if older is None or older.state is not KeyState.ACCEPTED or older.precedes(newcomer.boot, newcomer.order):
+        if older is None or older.state is not KeyState.ACCEPTED or self._is_next(older, newcomer.boot, newcomer.order):
             self._effects.append(ContestOver(newcomer.question, KeyState.ACCEPTED))
         else:
             self._begin_contest(older, newcomer)
@@ -564,6 +564,12 @@ class SessionManager:
         self._pull_fresh(peer, self._clock.monotonic())
         if self.sharing is not None:
             self.sharing.placement.came(peer)
+
+    def _is_next(self, older: MinionSession, boot: str, order: list[int]) -> bool:
+        """Whether a session with that order takes the place of the older one without a question."""
+        # A copy that was refused goes on in the order, too.
+        is_suspect = self._duplicate_keys.is_suspect(older.fingerprint, self._clock.monotonic())
+        return older.precedes(boot, order) and not is_suspect
 
     def _begin_contest(self, older: MinionSession, newcomer: MinionSession | NewcomerElsewhere) -> None:
         minion = newcomer.hello["id"] if isinstance(newcomer, MinionSession) else older.id

@@ -433,6 +433,11 @@ class DuplicateKeys:
         seen.at = [*(at for at in seen.at if now - at < WINDOW_S), now][-PROOFS:]
         return len(seen.at) >= PROOFS
 
+    def is_suspect(self, key: Fingerprint, now: float) -> bool:
+        """Whether two machines with this key were alive within WINDOW_S."""
+        seen = self._seen.get(key)
+        return seen is not None and bool(seen.at) and now - seen.at[-1] < WINDOW_S
+
     def is_news(self, key: Fingerprint, now: float) -> bool:
         """Whether this duplicate was not reported within WINDOW_S. Counts as reported from now on."""
         seen = self._seen.setdefault(key, _Seen())
