@@ -1,9 +1,11 @@
-"""How lists of minions and keys are narrowed and sorted: states, the fields to sort by, natural order."""
+"""What minions are told apart and sorted by: states, the order and the end of sessions, the fields of lists."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from enum import StrEnum
+from typing import Any, NamedTuple
 
 STATES = ("up", "away", "never")
 """Connected now; was connected before; was never connected."""
@@ -17,6 +19,35 @@ ABSENCES = {
 }
 """Why a minion is not connected: by its state, or by that of another key of its id, which comes first. For one that is
 away the end of its session says more, where it is known (`absence`)."""
+
+
+class SessionOrder(NamedTuple):
+    """The place of a session among those of one minion, as the minion itself counts them."""
+
+    boot: str
+    """The start of its daemon."""
+    incarnation: str
+    """Its disk: with another one it begins to count anew."""
+    run: int
+    """How often its network process has started on that disk; 0 for a minion of the version before, which does not
+    count."""
+    handshake: int
+    """How often it has shaken hands in that run."""
+
+    @classmethod
+    def of(cls, hello: Mapping[str, Any]) -> SessionOrder:
+        """That of a session that began with these fields of AUTH (`saltlite.wire.messages`)."""
+        return cls(hello["boot"], hello["incarnation"], *hello["order"])
+
+    def precedes(self, other: SessionOrder) -> bool:
+        """Whether `other` is a later session of the same start of the daemon, and takes the place of this one.
+
+        No start has two sessions at one place, or goes back. Only a machine that was copied while it ran does.
+        """
+        if self.boot != other.boot:
+            return False
+        is_counted = self.incarnation == other.incarnation and other.run > 0
+        return not is_counted or (self.run, self.handshake) < (other.run, other.handshake)
 
 
 class SessionEnd(StrEnum):

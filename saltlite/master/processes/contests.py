@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from saltlite.errors import RemoteProtocolError, StoreError
 from saltlite.master.processes import link_channel as ipc
@@ -29,7 +28,7 @@ from saltlite.model.dataclass import dataclass
 from saltlite.model.events import Event, MasterEvent, tag_master
 from saltlite.model.ids import MinionId
 from saltlite.model.keys import Fingerprint, KeyState, fingerprint
-from saltlite.model.minion import SessionEnd
+from saltlite.model.minion import SessionEnd, SessionOrder
 from saltlite.platform.reactor import Reactor
 from saltlite.wire.framing import IpcMessage
 from saltlite.wire.messages import RUN_MAX
@@ -48,8 +47,8 @@ TEXT_MAX = 256
 """Characters of a text in a row of a newcomer: more than any id, address or name has."""
 
 
-def _is_text(text: str) -> bool:
-    """Whether that may be an id, an address or a name. No database takes each character in a query."""
+def is_text(text: str) -> bool:
+    """Whether that may be an id, an address or a name. PostgreSQL refuses a query with a NUL character."""
     return len(text) <= TEXT_MAX and text.isprintable()
 
 
@@ -89,7 +88,7 @@ class Newcomer:
                 str() as older_boot,
                 int() as older_run,
                 int() as older_handshake,
-            ] if all(map(_is_text, (minion, key, boot, address, owner, older_boot))) and all(
+            ] if all(map(is_text, (minion, key, boot, address, owner, older_boot))) and all(
                 map(_is_number, (run, handshake, older_run, older_handshake))
             ):
                 older = owner, older_boot, older_run, older_handshake
@@ -129,15 +128,6 @@ def _verdicts(event: Event) -> tuple[int, dict[MinionId, str]]:
     return asked, found
 
 
-def _is_later(hello: Mapping[str, Any], row: MinionRow) -> bool:
-    """Whether that session is a later one of the same start; a copy of a machine that was made while it ran is at the
-    same place of the order. With another disk the order begins anew."""
-    if hello["boot"] != row.boot_id:
-        return False
-    is_counted = row.run > 0 and hello["incarnation"] == row.incarnation
-    return not is_counted or (row.run, row.handshake) < tuple(hello["order"])
-
-
 def ask_owners(master: Master, asks: Sequence[IpcMessage]) -> set[int]:
     """Ask other masters about the older sessions of these minions, whose keys are accepted; the numbers of the sessions
     that wait for the answer. Raises StoreError."""
@@ -149,7 +139,7 @@ def ask_owners(master: Master, asks: Sequence[IpcMessage]) -> set[int]:
     for ask in asks:
         hello, key = ask["hello"], fingerprint(ask["public"])
         row = rows.get(MinionId(hello["id"]))
-        if row is None or not row.up or row.master in ("", me) or _is_later(hello, row):
+        if row is None or not row.up or row.master in ("", me) or row.order.precedes(SessionOrder.of(hello)):
             continue
         if row.fingerprint == key:
             waiting.add(ask["session"])

@@ -55,7 +55,7 @@ from saltlite.master.protocol.sessions import (
 from saltlite.model.clock import Clock
 from saltlite.model.job import part_of_segment
 from saltlite.model.keys import Fingerprint, KeyState, fingerprint
-from saltlite.model.minion import SessionEnd, end_with
+from saltlite.model.minion import SessionEnd, SessionOrder, end_with
 from saltlite.wire import frames
 from saltlite.wire.limits import OPEN_HANDSHAKES
 from saltlite.wire.messages import JIDS_MAX, Message, functions_digest
@@ -249,8 +249,7 @@ class SessionManager:
         self._handshakes.admission.finished()
         older = self.sessions.by_key.get(peer.fingerprint)
         is_up = older is not None and older.state is KeyState.ACCEPTED
-        boot, order = peer.hello["boot"], peer.hello["order"]
-        if state == KeyState.ACCEPTED and is_up and older is not None and not self._is_next(older, boot, order):
+        if state == KeyState.ACCEPTED and is_up and older is not None and not self._is_next(older, peer.order):
             # The newcomer stays undecided, so that a change of the key still ends it (S5).
             self._begin_contest(older, peer)
             return
@@ -272,7 +271,12 @@ class SessionManager:
         """A session of this key that is not a later one of the same start has come to another master, which is told by
         ContestOver whether the session here is alive. One that is silent ends."""
         older = self.sessions.by_key.get(key)
-        if older is None or older.state is not KeyState.ACCEPTED or self._is_next(older, newcomer.boot, newcomer.order):
+        # Another disk is not asked about.
+        if (
+            older is None
+            or older.state is not KeyState.ACCEPTED
+            or self._is_next(older, SessionOrder(newcomer.boot, older.order.incarnation, *newcomer.order))
+        ):
             self._effects.append(ContestOver(newcomer.question, KeyState.ACCEPTED))
         else:
             self._begin_contest(older, newcomer)
@@ -565,11 +569,11 @@ class SessionManager:
         if self.sharing is not None:
             self.sharing.placement.came(peer)
 
-    def _is_next(self, older: MinionSession, boot: str, order: list[int]) -> bool:
-        """Whether a session with that order takes the place of the older one without a question."""
+    def _is_next(self, older: MinionSession, order: SessionOrder) -> bool:
+        """Whether a session of that order takes the place of the older one without a question."""
         # A copy that was refused goes on in the order, too.
         is_suspect = self._duplicate_keys.is_suspect(older.fingerprint, self._clock.monotonic())
-        return older.precedes(boot, order) and not is_suspect
+        return older.order.precedes(order) and not is_suspect
 
     def _begin_contest(self, older: MinionSession, newcomer: MinionSession | NewcomerElsewhere) -> None:
         minion = newcomer.hello["id"] if isinstance(newcomer, MinionSession) else older.id
@@ -612,7 +616,7 @@ class SessionManager:
 
     def _replace(self, older: MinionSession | None, newer: MinionSession) -> None:
         if older is not None and older is not newer and older in self.sessions:
-            if older.precedes(newer.hello["boot"], newer.hello["order"]):
+            if older.order.precedes(newer.order):
                 # The same machine has connected again.
                 self._refuse_duplicates(older, self._clock.monotonic())
             self._end_replaced(older)

@@ -16,6 +16,7 @@ from saltlite.master.protocol.effects import MinionRequest, Presence, Pull, Send
 from saltlite.model.dataclass import dataclass
 from saltlite.model.job import is_resource_part, split_part
 from saltlite.model.keys import Fingerprint, KeyState
+from saltlite.model.minion import SessionOrder
 from saltlite.wire import codec
 from saltlite.wire.frames import SecureSession
 from saltlite.wire.limits import (
@@ -208,14 +209,10 @@ class MinionSession:
             raise RemoteProtocolError("too-often", "reports of functions")
         return check(message, Sender.MINION, accepted=self.state is KeyState.ACCEPTED)
 
-    def precedes(self, boot: str, order: list[int]) -> bool:
-        """Whether a session with this order takes the place of this one, as a later one of the same start of a minion.
-
-        No start has two sessions at one place of its order, or goes back in it; a machine that was copied while it ran
-        does. A minion of the version before gives no order: [0, 0].
-        """
-        own = self.hello
-        return own["boot"] == boot and (order[0] == 0 or own["order"] < order)
+    @property
+    def order(self) -> SessionOrder:
+        """Its place among the sessions of the minion."""
+        return SessionOrder.of(self.hello)
 
     def next_pull(self) -> Pull:
         """The pull to make when there is room again: the rest of a fresh pull comes first."""

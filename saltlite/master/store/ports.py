@@ -31,7 +31,7 @@ from saltlite.model.job import (
     resource_parts,
 )
 from saltlite.model.keys import AuthToken, Fingerprint, KeyRecord, KeyState
-from saltlite.model.minion import ABSENCES, absence
+from saltlite.model.minion import ABSENCES, SessionOrder, absence
 from saltlite.wire import codec
 
 
@@ -131,26 +131,26 @@ class MinionRow:
     master: str = ""
     """The name of the master of that session; "" for one from before format 10."""
     run: int = 0
-    """How often the minion's network process had been started, and, in `handshake`, how often it had shaken hands in
-    that run: the minion's own order of its sessions. 0 for a minion that does not count."""
+    """This and `handshake` are the minion's own order of its sessions (`saltlite.model.minion.SessionOrder`)."""
     handshake: int = 0
     end_reason: str = ""
     """Why the session ended (`saltlite.model.minion.SessionEnd`); "" while it is `up`, and where that is not known."""
+
+    @property
+    def order(self) -> SessionOrder:
+        """The place of the session among those of the minion."""
+        return SessionOrder(self.boot_id, self.incarnation, self.run, self.handshake)
 
 
 def is_outdated(claimed: MinionRow, known: MinionRow) -> bool:
     """Whether `claimed` may not take the place of the `known` session, which another master has: a master that was
     stopped for a while must not take a minion back by an older session, nor a copy of the machine by any as long as
     this one is up. A new start of the daemon comes after its owner has ended that, whatever its run: a disk may have
-    been restored (`saltlite.master.processes.contests`).
-
-    The order of the sessions of one master is known to its link process.
-    """
+    been restored (`saltlite.master.processes.contests`). Sessions of one master are told apart by its link process."""
     if known.master in ("", claimed.master):
         return False
     if known.boot_id == claimed.boot_id:
-        same_disk = known.incarnation == claimed.incarnation
-        return same_disk and (known.run, known.handshake) >= (claimed.run, claimed.handshake)
+        return not known.order.precedes(claimed.order)
     return known.up and known.fingerprint == claimed.fingerprint
 
 
