@@ -42,6 +42,7 @@ LONGEST = (
     "tests/e2e/test_e2e_doctor.py",
     "tests/e2e/test_e2e_rights_matrix.py",
     "tests/integration/test_postgres_store.py",
+    "tests/integration/test_postgres_connection.py",
     "tests/integration/test_module_pip.py",
     "tests/integration/test_cloud_deploy.py",
     "tests/e2e/test_e2e_startup.py",

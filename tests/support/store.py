@@ -20,6 +20,7 @@ from saltlite.master.store.ports import (
     TargetRow,
     TokenRecord,
 )
+from saltlite.master.store.sharing import MasterRow, MasterState
 from saltlite.model.ids import Jid, MinionId, PartId, RequestId, TargetId, jid_at
 from saltlite.model.job import Job, Return, Target, TargetState
 from saltlite.model.keys import KeyRecord, KeyState, fingerprint
@@ -89,6 +90,11 @@ def row(minion: MinionId, last_seen: float = NOW, **changes: Any) -> MinionRow:
         last_seen=last_seen,
     )
     return replace(made, **changes)
+
+
+def master_row(name: str = "a", **changes: Any) -> MasterRow:
+    """What is known of a master that shares the store."""
+    return replace(MasterRow(name, 7, b"\0cert", "10.0.0.1", "1.0", MasterState.UP, applied=3), **changes)
 
 
 def token(uses: int = 1) -> TokenRecord:
