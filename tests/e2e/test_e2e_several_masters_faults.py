@@ -8,6 +8,7 @@ One of the masters is of a newer version, which has expanded the tables.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -16,7 +17,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -44,21 +45,21 @@ STILL_S = [float(part) for part in os.environ.get("SALTLITE_STANDS_STILL", "3,10
 HANGS_S = float(os.environ.get("SALTLITE_DATABASE_HANGS", "8"))
 
 PLUGIN = """
-import os, time
+import fcntl
 
 FOLDER = {folder!r}
 
 def told(what):
     with open(FOLDER + "/told", "a") as file:
         file.write(what + "\\n")
-    while os.path.exists(FOLDER + "/hold"):
-        time.sleep(0.02)
+    with open(FOLDER + "/hold") as file:
+        fcntl.flock(file, fcntl.LOCK_SH)
 
 def returner(ret):
     if ret["fun"] == "test.echo":
         told("returner " + ret["jid"] + " " + ret["id"])
 """
-"""A returner and a runner that write down what they were called for, and wait while they are held."""
+"""A returner and a runner that write down what they were called for, and wait while a test holds the lock."""
 HOOKS: dict[str, Any] = {"run": {"event": "app/run", "as": ME, "runner": {"fun": "mine.told", "arg": ["runner {n}"]}}}
 
 
@@ -82,6 +83,7 @@ def site() -> Iterator[Site]:
                 'mount --bind "$0" /etc/passwd && exec "$@"',
                 str(passwd),
             ]
+        (fleet.folder / "hold").touch()
         for kind in ("returners", "runners"):
             (fleet.folder / "own" / kind).mkdir(parents=True)
             (fleet.folder / "own" / kind / "mine.py").write_text(PLUGIN.format(folder=str(fleet.folder)))
@@ -199,15 +201,22 @@ def told(site: Site, what: str) -> Counter[str]:
     return Counter(line.removeprefix(f"{what} ") for line in lines if line.startswith(what))
 
 
+@contextmanager
+def held(site: Site) -> Iterator[None]:
+    """Whatever is called meanwhile writes that down, and waits."""
+    with (site.fleet.folder / "hold").open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
 def test_a_returner_of_a_master_that_stood_still_repeats_what_it_was_at_and_no_return_is_missed(site: Site) -> None:
-    hold = site.fleet.folder / "hold"
-    hold.touch()
-    jid = publish(site, "*", "test.echo", "x")
-    (first,) = wait_until(lambda: told(site, "returner"), "the returner has begun")
-    wanted = {f"{jid} {minion}" for minion in HOMES}
-    stopped = site.holder("returner mine")
-    with site.standing_still(stopped):
-        hold.unlink()
+    with ExitStack() as still:
+        with held(site):
+            jid = publish(site, "*", "test.echo", "x")
+            (first,) = wait_until(lambda: told(site, "returner"), "the returner has begun")
+            wanted = {f"{jid} {minion}" for minion in HOMES}
+            stopped = site.holder("returner mine")
+            still.enter_context(site.standing_still(stopped))
         wait_until(lambda: set(told(site, "returner")) == wanted, "another master has taken the work over")
         assert site.holder("returner mine") != stopped
     site.wait_joined(stopped)
@@ -221,18 +230,16 @@ def test_a_returner_of_a_master_that_stood_still_repeats_what_it_was_at_and_no_r
 
 
 def test_a_runner_of_a_master_that_stood_still_is_begun_once(site: Site) -> None:
-    hold = site.fleet.folder / "hold"
-    hold.touch()
-
     def fire(master: str, number: int) -> None:
         assert site.fleet.cli("runner", "event.send", "app/run", f'{{"n": "{number}"}}', master=master).code == 0
 
-    fire("one", 1)
-    wait_until(lambda: told(site, "runner") == {"1": 1}, "the runner has begun")
-    stopped = site.holder("hooks")
-    other = next(name for name in MASTERS if name != stopped)
-    with site.standing_still(stopped):
-        hold.unlink()
+    with ExitStack() as still:
+        with held(site):
+            fire("one", 1)
+            wait_until(lambda: told(site, "runner") == {"1": 1}, "the runner has begun")
+            stopped = site.holder("hooks")
+            other = next(name for name in MASTERS if name != stopped)
+            still.enter_context(site.standing_still(stopped))
         fire(other, 2)
         wait_until(lambda: told(site, "runner")["2"] == 1, "another master has taken the work over")
         assert site.holder("hooks") != stopped

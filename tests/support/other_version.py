@@ -27,23 +27,25 @@ sys.exit(__import__(module).main())
 
 def older(folder: Path) -> Path:
     """A copy of this tree that says that it is of version OLD."""
-    ignore = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(ROOT / "saltlite", folder / "saltlite", ignore=ignore)
-    shutil.copytree(ROOT / "daemons", folder, ignore=ignore, dirs_exist_ok=True)
+    _copy(folder)
     replace(folder / "saltlite/__init__.py", r'__version__ = ".*"', f'__version__ = "{OLD}"')
     return folder
 
 
 def newer(folder: Path) -> Path:
     """A copy of this tree whose PostgreSQL tables have a column more, which this version does not know."""
-    ignore = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(ROOT / "saltlite", folder / "saltlite", ignore=ignore)
-    shutil.copytree(ROOT / "daemons", folder, ignore=ignore, dirs_exist_ok=True)
+    _copy(folder)
     schema = folder / "saltlite/master/store/postgres/schema.py"
     step = f'    {FORMAT}: Step("ALTER TABLE minions ADD COLUMN colour text"),\n'
     replace(schema, r'\n\}\n"""What makes a store of format N', f'\n{step}}}\n"""What makes a store of format N')
     replace(schema, f"\nFORMAT = {FORMAT}\n", f"\nFORMAT = {FORMAT + 1}\n")
     return folder
+
+
+def _copy(folder: Path) -> None:
+    ignore = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "saltlite", folder / "saltlite", ignore=ignore)
+    shutil.copytree(ROOT / "daemons", folder, ignore=ignore, dirs_exist_ok=True)
 
 
 def of_commit(folder: Path, commit: str, clone: Path = ROOT) -> Path | None:

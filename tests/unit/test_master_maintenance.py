@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, cast
+
+import pytest
 
 from saltlite.master.processes.maintenance import (
     FIRST_S,
@@ -16,6 +19,7 @@ from saltlite.master.processes.maintenance import (
     SPACE_TO,
     Maintenance,
 )
+from saltlite.master.store.database_clock import DatabaseClock
 from saltlite.model.job import JobFilter
 from saltlite.platform.daemon import ManualClock
 from saltlite.testing.memory_store import MemoryStore
@@ -126,6 +130,19 @@ def test_old_jobs_are_pruned_in_several_transactions_with_pauses_between_them() 
     assert [store.job(one.jid) is None for one in jobs] == [True, False, False]
     assert timers.go_on() >= 3
     assert store.jobs(JobFilter(), 5) == []
+
+
+@pytest.mark.parametrize(("database_s", "own_s"), [(100, -1e9), (1e9, 0)])
+def test_a_job_that_is_old_by_one_of_two_clocks_is_kept(database_s: float, own_s: float) -> None:
+    store, timers = MemoryStore(), Timers()
+    publish(store, job(0, minions=(WEB1,), created_at=NOW))
+    commit(store, ret(job(0), WEB1), now=NOW)
+    database = SimpleNamespace(clock=lambda: NOW + database_s)
+    clock = DatabaseClock(ManualClock(wall=NOW + own_s), cast("Any", database))
+    Maintenance(cast("Any", timers), store, clock, keep_s=1.0, link=cast("Any", None))
+    timers.ring(FIRST_S)
+    timers.go_on()
+    assert store.job(job(0).jid) is not None
 
 
 def test_old_jobs_are_pruned_within_a_minute_of_the_start_and_then_at_intervals() -> None:

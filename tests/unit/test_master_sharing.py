@@ -442,6 +442,8 @@ def test_a_promoted_server_that_has_all_that_was_read_costs_no_session() -> None
     assert [one["begins"] for one in asked] == [False] * len(asked)
     assert asked[-1]["lease"] is not None
     assert at.link.fetched == ["web1", "web2"]
+    # Once, for readers whose cursors are on the former time line.
+    assert [event.tag for event in at.store.events() if "promoted" in event.tag] == ["salt/master/m1/promoted"]
 
 
 @pytest.mark.parametrize("more", [0, 1, 5])
