@@ -208,7 +208,7 @@ async def _serve(
     watchdog = asyncio.ensure_future(_feed_watchdog())
     log.info("the API is ready")
     if supervision.notify(["READY=1", f"STATUS=listens on port {config.port}"]):
-        # A service runs for long, so nobody has to wait for the reference; others make it when somebody asks.
+        # Only a service builds the reference in advance: a short run may never need it.
         context.documentation.begin()
     on_ready()
     await stopping.wait()

@@ -179,8 +179,8 @@ def handle_last_seen(master: Master, principal: Principal, request: Mapping[str,
     """Answers `silent_s`: seconds since the last frame of each of `ids`, None for those without a session; and
     `absences`, why the latter have none.
 
-    Both are empty if the link process does not answer. Minions of other masters are left out for a user who asks about
-    them too often. Raises UsageError.
+    Both are empty if the link process does not answer. A user who asks about minions of other masters too often gets
+    no answer about them. Raises UsageError.
     """
     ids = list(dict.fromkeys(request["ids"]))
     if len(ids) > IDS_MAX or not all(isinstance(minion, str) for minion in ids):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 DESCRIBE_S = 60.0
 DESCRIBE_FIRST_S = 2.0
-"""After a start: the description of the start before may say what is no longer so. By now the master has its row."""
+"""The first time after a start, because the previous description may be out of date. The master has its row by then."""
 HASHED_MAX = 1024 * 1024
 """Bytes of a file below which the digest of its folder covers its content; of larger ones it covers the size."""
 

@@ -29,7 +29,7 @@ from saltlite import __version__
 from saltlite.errors import DamagedError, ProtocolError, RemoteProtocolError, StoreError
 from saltlite.master.handlers.delivery import send
 from saltlite.master.processes import link_channel as ipc
-from saltlite.master.processes.contests import Contests
+from saltlite.master.processes.contests import Contests, is_text
 from saltlite.master.processes.context import RecentProofs
 from saltlite.master.processes.identity import certificate_of, job_key
 from saltlite.master.processes.link_channel import LinkChannel
@@ -117,10 +117,10 @@ def _row_problem(row: MasterRow) -> str:
 
 
 def _ids(listed: object) -> list[MinionId]:
-    """The minions that an event names. No database takes each character in a query."""
+    """The minions that an event names."""
     if not isinstance(listed, list):
         return []
-    return [MinionId(each) for each in listed if isinstance(each, str) and each.isprintable()]
+    return [MinionId(each) for each in listed if isinstance(each, str) and is_text(each)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -404,7 +404,7 @@ class Membership:
             if joined_at >= 0 and self._is_lost(store):
                 return None
             if self._store.place != self._place and joined_at >= 0:
-                # The numbers of events go on far above those of before, where no reader is behind by so many.
+                # An event of the new time line: until there is one, readers seem to be billions of events behind.
                 note(store, self._me.name, MasterEvent.PROMOTED, now)
             self._place = self._store.place
             self._renewed_after = store.last_seq()

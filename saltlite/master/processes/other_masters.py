@@ -22,10 +22,10 @@ from saltlite.wire.framing import IpcMessage
 log = logging.getLogger(__name__)
 
 FENCE_S = 5.0
-"""How long whoever changes a key waits for a master that does not apply it: its lease is over by then, with a second
-for clocks that run at different speeds."""
+"""How long a change of a key waits for a master that does not apply it. Its lease has expired by then, with a second to
+spare for clocks that run at different speeds."""
 LOOK_S = 0.02
-"""How often whoever changed a key looks whether the other masters have applied it."""
+"""How often the process that changed a key checks whether the other masters have applied it."""
 SEEN_S = 1.0
 """How long an answer waits for other masters to tell when they last saw their minions."""
 SILENT_MAX_S = 1e9

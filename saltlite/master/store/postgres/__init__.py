@@ -63,9 +63,9 @@ _SHARE = "SELECT pg_advisory_xact_lock_shared(?)"
 ONE_MASTER = "a database serves one master, or several of one fleet (saltlite help several-masters)"
 _PLACE = f"SELECT {PLACE} FROM store"  # noqa: S608 - a constant
 _TIME_LINE = "('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::bigint"
-_RAISED = f" FROM (SELECT {_TIME_LINE} AS line) AS t WHERE t.line > 1 AND seq < t.line << {TIME_LINE_BITS}"
-_RAISE_DUE = f"SELECT 1 FROM store,{_RAISED.removeprefix(' FROM')}"  # noqa: S608 - constants
-_RAISE = f"UPDATE store SET seq = t.line << {TIME_LINE_BITS}{_RAISED}"  # noqa: S608 - constants
+_BELOW_LINE = f"(SELECT {_TIME_LINE} AS line) AS t WHERE t.line > 1 AND seq < t.line << {TIME_LINE_BITS}"
+_RAISE_DUE = f"SELECT 1 FROM store, {_BELOW_LINE}"  # noqa: S608 - constants
+_RAISE = f"UPDATE store SET seq = t.line << {TIME_LINE_BITS} FROM {_BELOW_LINE}"  # noqa: S608 - constants
 _HOLD = "SELECT pg_advisory_lock_shared(%s, %s)"
 _OTHERS = (
     "SELECT coalesce(a.application_name, ''), coalesce(host(a.client_addr), 'this machine of the database')"
@@ -158,8 +158,8 @@ class PostgresStore(PostgresReader):
         self._waits_s = 0.0
 
     def _begin_writing(self, connection: TimedConnection) -> None:
-        """As `_begin`. Events of a time line have numbers above those of an earlier one. That is waited for by no
-        standby: where it gets lost, a still later time line follows. Raises StoreError."""
+        """As `_begin`, and the numbers of events begin above those of all earlier time lines. No standby has to confirm
+        that: a promotion that loses it begins a later time line. Raises StoreError."""
         self._begin(connection)
         if connection.execute(_RAISE_DUE).fetchall():
             with connection.transaction():
