@@ -114,6 +114,7 @@ def test_a_session_that_was_claimed_twice_is_claimed_once(store: Store) -> None:
         (at("a", 1, boot_id="restarted", run=2), True),
         (at("b", 1, boot_id="another key", fingerprint=Fingerprint("B" * 40)), True),
         (at("b", 1, incarnation="another disk", run=0), True),
+        (at("b", 0, run=0), True),  # of the version before, which does not count
     ],
 )
 def test_a_master_does_not_take_a_minion_back_by_an_older_session(
