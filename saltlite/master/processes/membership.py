@@ -36,6 +36,7 @@ from saltlite.master.processes.link_channel import LinkChannel
 from saltlite.master.processes.other_masters import EVENTS, behind, fence, last_seen_of, note
 from saltlite.master.processes.own_address import address_of, address_problem
 from saltlite.master.processes.renewal import Renewals, signed_as_root
+from saltlite.master.protocol.lease import Draining, LinkState
 from saltlite.master.store.database_clock import DatabaseClock
 from saltlite.master.store.ports import Store
 from saltlite.master.store.sharing import MasterRow, MasterState, SharedStore, SharedWriter
@@ -210,18 +211,12 @@ class Membership:
         self._renew_at = clock.monotonic()
         self._busy = False
         self._again = False
-        self._has_resumed = False
-        self._begins = True
-        """Whether the link process may have sessions of an earlier start."""
+        self._link_state = LinkState.UNKNOWN
         self._renewed_at: float | None = None
         """When the renewal was sent whose lease the link process does not have yet."""
         self._renewed_after = 0
         """The last event before that renewal."""
-        self._may_act = False
-        """Whether the link process may have a lease."""
-        self._is_draining = False
-        self._drains_again = False
-        """Whether it was draining when it was fenced: the store knows only that it was fenced."""
+        self._draining = Draining.NO
         self._is_failing = False
         self._named: set[str] = set()
         """The masters whose rows cannot be read, as the log has said."""
@@ -257,9 +252,9 @@ class Membership:
                 self._reactor.call_soon(self._turn)
 
     def _look(self) -> None:
-        if not self._has_resumed:
-            self._resume()
-        if self._begins and self._may_act:
+        if self._link_state is LinkState.UNKNOWN:
+            self._link_state = self._resumed()
+        if self._link_state is LinkState.STALE_LEASED:
             self._end_lease()
             return
         sent_at, now = self._clock.boottime(), self._clock.monotonic()
@@ -272,7 +267,7 @@ class Membership:
             if stored.state is MasterState.FENCED:
                 self._begin_anew("another master has fenced this one, which did not renew its lease in time")
                 return
-            self._is_draining = stored.state is MasterState.DRAINING
+            self._draining = self._draining.after_renewal(is_stored=stored.state is MasterState.DRAINING)
             self._renew_at = now + RENEW_S
             self._renewed_at = sent_at if stored.has_lease else None
         events = self._store.events(self._me.applied, EVENTS)
@@ -291,7 +286,7 @@ class Membership:
             return
         readable = self._readable(masters)
         self._tell_link(events, news, masters, [row.certificate for row in readable if row.name != self._me.name])
-        self._link.placement(self._signer.directory(readable), draining=self._is_draining)
+        self._link.placement(self._signer.directory(readable), draining=self._draining is Draining.YES)
         self._fence_lost(masters)
         if self._renewals is not None:
             self._renewals.look(masters)
@@ -322,7 +317,7 @@ class Membership:
         def done(reply: IpcMessage | None) -> None:
             self._busy = False
             if reply is not None:
-                self._may_act = False
+                self._link_state = self._link_state.after_lease()
                 self._turn()
 
         self._link.ask(lambda number: ipc.masters(number, begins=True), done)
@@ -333,8 +328,9 @@ class Membership:
         """`others` are the certificates of the other masters."""
         # Without all that was committed before the renewal, a key may have changed that its sessions do not reflect.
         until = self._renewed_at + LEASE_S if self._renewed_at is not None and len(events) < EVENTS else None
-        begins = self._begins
-        self._may_act = self._may_act or until is not None
+        begins = self._link_state.is_stale
+        if until is not None:
+            self._link_state = self._link_state.after_grant()
         self._busy = True
 
         def done(reply: IpcMessage | None) -> None:
@@ -342,7 +338,7 @@ class Membership:
             if reply is None:
                 # The link process has not applied the changes, so there is no lease; the next turn reads them again.
                 return
-            self._begins = False
+            self._link_state = self._link_state.after_reset()
             if until is not None:
                 self._renewed_at = None
             try:
@@ -386,15 +382,15 @@ class Membership:
         self._renew_at = self._clock.monotonic()
         self._reactor.call_soon(self._turn)
 
-    def _resume(self) -> None:
-        """Go on where an earlier process of this start ended: its sessions may still act. Raises StoreError."""
+    def _resumed(self) -> LinkState:
+        """The state of the link process, after this process went on where an earlier one of this start ended, if there
+        was one. Raises StoreError."""
         for row in self._store.masters():
             if (row.name, row.start) == (self._me.name, self._me.start) and row.has_lease:
                 self._me = replace(self._me, state=row.state, applied=row.applied)
                 self._joined_at = row.applied
-                self._begins = False
-                self._may_act = True
-        self._has_resumed = True
+                return LinkState.LEASED
+        return LinkState.STALE
 
     def _renew(self) -> MasterRow | None:
         """What is stored of this master now; None if the database has lost events that it had applied, so that its
@@ -409,13 +405,11 @@ class Membership:
             self._place = self._store.place
             self._renewed_after = store.last_seq()
             stored = store.renew(self._me)
-            if self._drains_again and store.drain_master(self._me.name):
+            if self._draining is Draining.AGAIN and store.drain_master(self._me.name):
                 stored = replace(stored, state=MasterState.DRAINING)
             if joined_at < 0 and stored.state is not MasterState.FENCED:
                 # The others read it, and have its certificate then. No session of this start is older.
                 joined_at = note(store, self._me.name, MasterEvent.JOINED, now)
-        if stored.state is MasterState.DRAINING:
-            self._drains_again = False
         if joined_at != self._joined_at:
             self._joined_at = joined_at
             self._me = replace(self._me, applied=joined_at)
@@ -436,8 +430,8 @@ class Membership:
     def _begin_anew(self, why: str) -> None:
         """The sessions of this master are over."""
         log.error("%s: its sessions end", why)
-        self._begins = True
-        self._drains_again = self._drains_again or self._is_draining
+        self._link_state = self._link_state.after_restart()
+        self._draining = self._draining.after_restart()
         self._renewed_at = None
         start = int.from_bytes(self._clock.entropy(4), "big") >> 1
         self._me = replace(self._me, start=start, state=MasterState.JOINING)
@@ -448,7 +442,7 @@ class Membership:
 
     def link_is_lost(self) -> None:
         """The link process has ended: a new one has no lease."""
-        self._may_act = False
+        self._link_state = self._link_state.after_lease()
         if self._leave is not None:
             self.leave(self._leave)
 
@@ -456,7 +450,7 @@ class Membership:
         """This master stops, or this process alone. When the link process ends, the others are told that the sessions
         are over, which they would notice after LOST_S only. `done` is called then; it may be called later again."""
         self._leave = done
-        if self._may_act:
+        if self._link_state.has_lease:
             return
         try:
             fence(self._store, self._me.name, self._clock.wall())
