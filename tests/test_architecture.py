@@ -93,6 +93,8 @@ RENAMED = {
     "upkeep": "registry_maintenance",
 }
 """Words that modules, classes and functions once had in their names, and the field's term for each."""
+METAPHORS = {"desk", "door", "guest", "hand", "liar", "office", "storm", "traitor"}
+"""Words that helper classes of the tests once had in their names."""
 SHARED_CLASS_NAMES = {
     "Change", "Finding", "Follower", "Hook", "Kind", "Login", "Machine", "Master", "Option", "Severity", "Step",
     "Wheel",
@@ -288,6 +290,13 @@ def test_no_name_has_a_word_that_the_field_does_not_know(path: Path) -> None:
     for name in named_objects(path):
         renamed = words_of(name) & RENAMED.keys()
         assert not renamed, f"{name}: say " + ", ".join(RENAMED[word] for word in renamed)
+
+
+@for_each(sorted((ROOT / "tests").rglob("*.py")))
+def test_no_helper_class_of_the_tests_is_a_metaphor(path: Path) -> None:
+    for item in ast.walk(parsed(path)):
+        if isinstance(item, ast.ClassDef):
+            assert not words_of(item.name) & METAPHORS, f"{item.name}: a noun of the field says what it is"
 
 
 def test_a_class_name_stands_once_or_its_package_makes_the_difference_plain() -> None:

@@ -96,7 +96,7 @@ def test_a_file_is_found_with_its_size_and_digest_and_read_in_pieces(make_roots:
 def test_a_long_listing_comes_in_pages_that_hold_every_name_once(make_roots: MakeRoots) -> None:
     names = [f"{number:05}" for number in range(2 * FILE_NAMES + 1)]
     roots = make_roots({"base": dict.fromkeys(names, b"")})
-    desk, found, after = FileService(roots), [], ""
+    service, found, after = FileService(roots), [], ""
     while True:
         question = {
             "t": "file_request",
@@ -108,7 +108,7 @@ def test_a_long_listing_comes_in_pages_that_hold_every_name_once(make_roots: Mak
             "offset": 0,
             "nonce": b"",
         }
-        (page,) = desk.ask([question])
+        (page,) = service.ask([question])
         assert len(page["names"]) <= FILE_NAMES
         found += page["names"]
         if not page["more"]:
@@ -128,7 +128,7 @@ def test_a_large_file_is_hashed_in_slices_and_remembered(tmp_path: Path) -> None
     big = tmp_path / "big"
     big.write_bytes(b"b" * (2 * SLICE))
     os.utime(big, (time.time() - 60, time.time() - 60))
-    desk = FileService(FileRoots({"base": [str(tmp_path)]}))
+    service = FileService(FileRoots({"base": [str(tmp_path)]}))
     question = {
         "t": "file_request",
         "n": 1,
@@ -139,10 +139,10 @@ def test_a_large_file_is_hashed_in_slices_and_remembered(tmp_path: Path) -> None
         "offset": 0,
         "nonce": b"",
     }
-    first = desk.begin(question)
+    first = service.begin(question)
     assert isinstance(first, Finding)
     assert [first.step() is None for _ in range(3)] == [True, True, False]
-    assert not isinstance(desk.begin(question), Finding)
+    assert not isinstance(service.begin(question), Finding)
     big.write_bytes(b"c" * (2 * SLICE))
-    (said,) = desk.ask([question])
+    (said,) = service.ask([question])
     assert said["sha256"] == hashlib.sha256(b"c" * (2 * SLICE)).digest()

@@ -102,7 +102,7 @@ class Stranger:
 
 
 @pytest.fixture
-def traitor(shared: Fleet) -> Iterator[Stranger]:
+def hostile(shared: Fleet) -> Iterator[Stranger]:
     """An accepted minion that is about to misbehave."""
     with Stranger(shared, "traitor") as stranger:
         key = fingerprint(public_of(stranger.private))
@@ -243,31 +243,31 @@ def _no_msgpack(it: Stranger) -> list[bytes]:
     ],
     ids=lambda misuse: misuse.__name__.strip("_"),
 )
-def test_a_frame_that_no_minion_sends_costs_its_own_session(traitor: Stranger, misuse: Misuse) -> None:
-    for frame in misuse(traitor):
+def test_a_frame_that_no_minion_sends_costs_its_own_session(hostile: Stranger, misuse: Misuse) -> None:
+    for frame in misuse(hostile):
         with contextlib.suppress(zmq.Again):  # the first may have been enough
-            traitor.send(frame)
-    assert traitor.hung_up()
+            hostile.send(frame)
+    assert hostile.hung_up()
 
 
-def test_a_frame_of_another_session_is_not_acted_on_and_harms_neither(shared: Fleet, traitor: Stranger) -> None:
-    frame = traitor.seal({"t": "heartbeat", "running": [], "spool": 0})
+def test_a_frame_of_another_session_is_not_acted_on_and_harms_neither(shared: Fleet, hostile: Stranger) -> None:
+    frame = hostile.seal({"t": "heartbeat", "running": [], "spool": 0})
     with Stranger(shared) as thief:
         assert thief.prove() == "pending"
         thief.send(frame)
         assert thief.is_heard()
-    traitor.send(frame)  # had it counted before, this would be a replay
-    assert traitor.is_heard()
+    hostile.send(frame)  # had it counted before, this would be a replay
+    assert hostile.is_heard()
     shared.cli("key", "delete", "stranger", "-y")
 
 
-def test_a_return_for_a_job_of_another_minion_is_not_stored(shared: Fleet, traitor: Stranger) -> None:
+def test_a_return_for_a_job_of_another_minion_is_not_stored(shared: Fleet, hostile: Stranger) -> None:
     jid = shared.publish("a", "test.sleep", "1")
     forged = {"state": "returned", "code": 0, "size": 1, "start_ms": 0, "dur_ms": 0, "reason": ""}
 
-    traitor.send(traitor.seal({"t": "return", "jid": jid, "body": b"\xc2", **forged}))
+    hostile.send(hostile.seal({"t": "return", "jid": jid, "body": b"\xc2", **forged}))
 
-    assert traitor.is_heard()
+    assert hostile.is_heard()
     shared.wait_state(jid, "a", "returned")
     with shared.store() as store:
         assert [(row.id, row.body) for row in store.returns(parse_jid(jid))] == [("a", b"\xc3")]

@@ -1,6 +1,6 @@
 """An accepted minion that lies about resources: each lie is refused with a reason and an event, and harms nobody else.
 
-The traitor speaks the wire itself. The honest minion `ma` manages two dummies.
+The hostile minion speaks the protocol itself. The honest minion `ma` manages two dummies.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ def events(fleet: Fleet, tag: str) -> list[Mapping[str, Any]]:
         return [event.data for event in store.events(0, 10**6) if event.tag == tag]
 
 
-class Traitor(Stranger):
-    """An accepted minion `mx` that says what it likes."""
+class HostileMinion(Stranger):
+    """An accepted minion `mx` that sends any message."""
 
     def said(self, verb: str) -> Any:
         """The next message of that kind; what else the master says is left."""
@@ -86,8 +86,8 @@ class Traitor(Stranger):
 
 
 @pytest.fixture
-def traitor(site: Fleet) -> Iterator[Traitor]:
-    with Traitor(site, "mx") as stranger:
+def hostile(site: Fleet) -> Iterator[HostileMinion]:
+    with HostileMinion(site, "mx") as stranger:
         key = fingerprint(public_of(stranger.private))
         assert site.cli("key", "preaccept", "mx", key).code == 0
         try:
@@ -105,8 +105,8 @@ def unharmed(site: Fleet) -> Iterator[None]:
     assert site.cli("--out", "json", "-C", "T@dummy or ma", "test.ping").json() == {"d1": True, "d2": True, "ma": True}
 
 
-def test_resources_of_another_minion_stay_with_it(site: Fleet, traitor: Traitor) -> None:
-    state, reasons = traitor.register({"dummy": ["d1", "x1"]}, grains={"dummy:d1": {"hacked": True}})
+def test_resources_of_another_minion_stay_with_it(site: Fleet, hostile: HostileMinion) -> None:
+    state, reasons = hostile.register({"dummy": ["d1", "x1"]}, grains={"dummy:d1": {"hacked": True}})
     assert (state, reasons) == ("ok", ["dummy:d1 is managed by ma, and stays so"])
     assert owners(site) == {**OURS, "dummy:x1": "mx"}
     assert "hacked" not in grains_of(site, "dummy", "d1")
@@ -114,15 +114,15 @@ def test_resources_of_another_minion_stay_with_it(site: Fleet, traitor: Traitor)
     assert conflict in events(site, "resource/conflict/mx")
 
 
-def test_a_resource_called_like_a_minion_is_not_registered(site: Fleet, traitor: Traitor) -> None:
-    _state, reasons = traitor.register({"dummy": ["ma", "mx"]})
+def test_a_resource_called_like_a_minion_is_not_registered(site: Fleet, hostile: HostileMinion) -> None:
+    _state, reasons = hostile.register({"dummy": ["ma", "mx"]})
     assert reasons == [f"dummy:{name} has the id of a minion: give the resource another id" for name in ("ma", "mx")]
     assert site.cli("--out", "json", "ma", "test.ping").json() == {"ma": True}
 
 
 @pytest.mark.parametrize("bad", ["../../etc/passwd", "a/b", "..", "", "a\0b", "*", "a b", 7, None])
-def test_an_id_that_cannot_be_one_refuses_the_whole_registration(site: Fleet, traitor: Traitor, bad: Any) -> None:
-    state, reasons = traitor.register({"dummy": ["fine", bad]})
+def test_an_id_that_cannot_be_one_refuses_the_whole_registration(site: Fleet, hostile: HostileMinion, bad: Any) -> None:
+    state, reasons = hostile.register({"dummy": ["fine", bad]})
     assert state == "refused"
     assert "is not a resource id" in reasons[0]
     assert events(site, "resource/refused/mx")[-1]["reasons"] == reasons
@@ -130,16 +130,16 @@ def test_an_id_that_cannot_be_one_refuses_the_whole_registration(site: Fleet, tr
     assert all(path.parent == folder for path in folder.rglob("*"))
 
 
-def test_grains_of_invented_resources_are_found_by_nobody(site: Fleet, traitor: Traitor) -> None:
+def test_grains_of_invented_resources_are_found_by_nobody(site: Fleet, hostile: HostileMinion) -> None:
     grains = {"dummy:x1": {"role": "mine"}, "dummy:ghost": {"role": "mine"}, "../../x": {"role": "mine"}}
-    _state, reasons = traitor.register({"dummy": ["x1"]}, grains=grains)
+    _state, reasons = hostile.register({"dummy": ["x1"]}, grains=grains)
     assert len(reasons) == 2
     with site.client() as client:
         assert client.call("match", tgt="role:mine", tgt_type="grain")["resources"] == {"mx": ["dummy:x1"]}
 
 
-def test_a_million_ids_are_refused_and_nobody_waits_for_it(site: Fleet, traitor: Traitor) -> None:
-    state, reasons = traitor.register({"dummy": [f"x{n:x}" for n in range(1_000_000)]})
+def test_a_million_ids_are_refused_and_nobody_waits_for_it(site: Fleet, hostile: HostileMinion) -> None:
+    state, reasons = hostile.register({"dummy": [f"x{n:x}" for n in range(1_000_000)]})
     assert (state, reasons) == (
         "refused",
         ["it registers 1000000 resources, and resource_quota of the master allows 100000"],
@@ -148,8 +148,8 @@ def test_a_million_ids_are_refused_and_nobody_waits_for_it(site: Fleet, traitor:
         assert client.call("resource_stats")["refused"]["mx"]["reasons"] == reasons
 
 
-def test_the_grains_of_a_minion_do_not_make_it_another(site: Fleet, traitor: Traitor) -> None:
-    assert traitor.put("grains", encode_document({"id": "ma", "salt_resources": {"dummy": ["d1"]}}))["state"] == "ok"
+def test_the_grains_of_a_minion_do_not_make_it_another(site: Fleet, hostile: HostileMinion) -> None:
+    assert hostile.put("grains", encode_document({"id": "ma", "salt_resources": {"dummy": ["d1"]}}))["state"] == "ok"
     with site.client() as client:
         assert client.call("match", tgt="id:ma", tgt_type="grain")["minions"] == ["ma"]
         assert client.call("match", tgt="T@dummy and M@mx", tgt_type="compound")["resources"] == {}
@@ -165,48 +165,48 @@ GRAINS_BAD = {
 
 
 @pytest.mark.parametrize("data", GRAINS_BAD.values(), ids=GRAINS_BAD.keys())
-def test_grains_that_are_none_are_refused_with_a_reason(site: Fleet, traitor: Traitor, data: bytes) -> None:
-    said = traitor.put("grains", data)
+def test_grains_that_are_none_are_refused_with_a_reason(site: Fleet, hostile: HostileMinion, data: bytes) -> None:
+    said = hostile.put("grains", data)
     assert said["state"] == "refused"
     assert said["names"]
-    assert traitor.put("grains", encode_document({"fine": True}))["state"] == "ok"
+    assert hostile.put("grains", encode_document({"fine": True}))["state"] == "ok"
 
 
-def test_a_return_for_a_resource_of_another_minion_is_not_stored(site: Fleet, traitor: Traitor) -> None:
+def test_a_return_for_a_resource_of_another_minion_is_not_stored(site: Fleet, hostile: HostileMinion) -> None:
     jid = site.publish("d1", "test.sleep", "1")
     row = ["dummy:d1", "returned", 0, codec.encode("forged"), 0, 0, ""]
     for part in (f"{jid}-1.0", f"{jid}-1.1"):
         body = codec.encode([row])
         forged = {"state": "returned", "code": 0, "size": len(body), "start_ms": 0, "dur_ms": 0, "reason": ""}
-        traitor.send(traitor.seal({"t": "return", "jid": part, "body": body, **forged}))
-        assert part in traitor.said("return_ack")["jids"]
+        hostile.send(hostile.seal({"t": "return", "jid": part, "body": body, **forged}))
+        assert part in hostile.said("return_ack")["jids"]
     site.wait_state(jid, "dummy:d1", "returned")
     with site.store() as store:
         assert [(ret.id, ret.body) for ret in store.returns(parse_jid(jid))] == [("dummy:d1", b"\xc3")]
     assert events(site, "resource/refused/mx")[-1]["srns"] == ["dummy:d1"]
 
 
-def test_an_end_of_a_part_of_another_minion_moves_nothing(site: Fleet, traitor: Traitor) -> None:
+def test_an_end_of_a_part_of_another_minion_moves_nothing(site: Fleet, hostile: HostileMinion) -> None:
     jid = site.publish("d1", "test.sleep", "1")
     end = {"state": "interrupted", "code": 1, "size": 0, "start_ms": 0, "dur_ms": 0, "reason": "gone"}
-    traitor.send(traitor.seal({"t": "return", "jid": f"{jid}-1", "body": b"", **end}))
-    traitor.said("return_ack")
+    hostile.send(hostile.seal({"t": "return", "jid": f"{jid}-1", "body": b"", **end}))
+    hostile.said("return_ack")
     assert site.wait_state(jid, "dummy:d1", "returned", "interrupted") == "returned"
 
 
 def test_who_says_another_digest_again_and_again_is_asked_and_nothing_else_happens(
-    site: Fleet, traitor: Traitor
+    site: Fleet, hostile: HostileMinion
 ) -> None:
     for number in range(50):
         digest = document_digest(str(number).encode())
-        traitor.send(traitor.seal({"t": "digest", "grains": digest, "resources": digest}))
-    while traitor.said("fetch")["what"] != "grains":
+        hostile.send(hostile.seal({"t": "digest", "grains": digest, "resources": digest}))
+    while hostile.said("fetch")["what"] != "grains":
         pass
-    assert traitor.register({})[0] == "ok"
+    assert hostile.register({})[0] == "ok"
 
 
 def test_everything_of_a_minion_goes_with_its_key(site: Fleet) -> None:
-    with Traitor(site, "mx") as stranger:
+    with HostileMinion(site, "mx") as stranger:
         key = fingerprint(public_of(stranger.private))
         assert site.cli("key", "preaccept", "mx", key).code == 0
         assert stranger.prove() == "accepted"

@@ -102,7 +102,7 @@ def open_files(pid: int) -> int:
 
 
 @contextmanager
-def crowd(fleet: Fleet) -> Iterator[subprocess.Popen[bytes]]:
+def load(fleet: Fleet) -> Iterator[subprocess.Popen[bytes]]:
     """A process of simulated minions; it writes a line when all of them are connected."""
     port = fleet.address().rpartition(":")[2]
     command = [sys.executable, "-m", "tests.bench.swarm", port, fleet.fleet_id(), str(CROWD)]
@@ -118,11 +118,11 @@ def test_jobs_for_a_minion_that_stays_go_on_in_a_storm_of_reconnects(fleet: Flee
     fleet.start_master(handshakes_per_address=CROWD)
     fleet.join("a")
     accept_simulated(str(fleet.root("master") / "var/lib/saltlite/master/store.sqlite"), CROWD)
-    with crowd(fleet) as first:
+    with load(fleet) as first:
         assert first.stdout is not None
         assert first.stdout.readline() == b"ready\n"
     answers = []
-    with crowd(fleet) as second, fleet.client() as client:
+    with load(fleet) as second, fleet.client() as client:
         assert second.stdout is not None
         os.set_blocking(second.stdout.fileno(), False)
         while not second.stdout.read():

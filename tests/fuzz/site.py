@@ -119,7 +119,7 @@ class Site:
             FileRoots({"base": [str(folder / "files")]}),
         )
         self.documents = DocumentBuffer(self.clock)
-        self.desk = FileService(self.master.files)
+        self.service = FileService(self.master.files)
         self.uploads = Uploads(str(folder / "uploads"), 1024 * 1024)
 
     def _close(self) -> None:

@@ -29,7 +29,7 @@ from tests.support.store import key
 PASSPHRASE = "correct horse battery"
 
 
-class Place:
+class MasterMachine:
     """A machine with the files of a master, which does not run."""
 
     def __init__(self, folder: Path, *, empty: bool = False) -> None:
@@ -87,8 +87,8 @@ class Place:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(tmp_path / "old")
+def machine(tmp_path: Path) -> MasterMachine:
+    return MasterMachine(tmp_path / "old")
 
 
 @pytest.fixture
@@ -106,52 +106,52 @@ def one_sentence(capsys: pytest.CaptureFixture[str]) -> str:
 
 @pytest.mark.parametrize("encrypted", [False, True])
 def test_a_restore_on_an_empty_machine_has_everything(
-    tmp_path: Path, place: Place, passphrase: Path, encrypted: bool
+    tmp_path: Path, machine: MasterMachine, passphrase: Path, encrypted: bool
 ) -> None:
     options = ["--passphrase-file", str(passphrase)] if encrypted else []
-    before, backup = place.files(), tmp_path / "backup"
-    assert place.run("backup", backup, *options) == 0
+    before, backup = machine.files(), tmp_path / "backup"
+    assert machine.run("backup", backup, *options) == 0
     assert backup.stat().st_mode & 0o777 == 0o600
     assert (b"SQLite format 3" in backup.read_bytes()) is not encrypted
     (tmp_path / "old").rename(tmp_path / "lost")
-    assert main(["restore", "-c", str(place.config_dir), str(backup), *options]) == 0
-    after = place.files()
-    changing = {str(place.store), f"{place.store}.lock", str(place.data / "lock")}
+    assert main(["restore", "-c", str(machine.config_dir), str(backup), *options]) == 0
+    after = machine.files()
+    changing = {str(machine.store), f"{machine.store}.lock", str(machine.data / "lock")}
     assert {p: c for p, c in after.items() if p not in changing} == {
         p: c for p, c in before.items() if p not in changing
     }
-    assert place.accepted() == ["web1"]
+    assert machine.accepted() == ["web1"]
     assert [path.name for path in tmp_path.rglob("*restore-*")] == []
 
 
-def test_the_configuration_of_the_new_machine_can_stay(tmp_path: Path, place: Place) -> None:
-    backup, there = tmp_path / "backup", Place(tmp_path / "new", empty=True)
-    assert place.run("backup", backup) == 0
+def test_the_configuration_of_the_new_machine_can_stay(tmp_path: Path, machine: MasterMachine) -> None:
+    backup, there = tmp_path / "backup", MasterMachine(tmp_path / "new", empty=True)
+    assert machine.run("backup", backup) == 0
     there.config_dir.mkdir()
     there.write_options()
     options = there.files()
     assert there.run("restore", backup, "--keep-options") == 0
     assert {path: there.files()[path] for path in options} == options
     assert there.accepted() == ["web1"]
-    assert (there.pki / "fleet.key").read_bytes() == (place.pki / "fleet.key").read_bytes()
+    assert (there.pki / "fleet.key").read_bytes() == (machine.pki / "fleet.key").read_bytes()
 
 
 def test_a_master_that_is_here_is_put_aside_only_on_request_and_kept(
-    tmp_path: Path, place: Place, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, machine: MasterMachine, capsys: pytest.CaptureFixture[str]
 ) -> None:
     backup = tmp_path / "backup"
-    assert place.run("backup", backup) == 0
-    store = SqliteStore(str(place.store))
+    assert machine.run("backup", backup) == 0
+    store = SqliteStore(str(machine.store))
     with store.write() as writer:
         writer.put_key(key(MinionId("later"), n=1))
     store.close()
-    before = place.files()
+    before = machine.files()
     capsys.readouterr()
-    assert place.run("restore", backup) == 2
+    assert machine.run("restore", backup) == 2
     assert "there is a master here already" in one_sentence(capsys)
-    assert place.files() == before
-    assert place.run("restore", backup, "--replace") == 0
-    assert place.accepted() == ["web1"]
+    assert machine.files() == before
+    assert machine.run("restore", backup, "--replace") == 0
+    assert machine.accepted() == ["web1"]
     aside = [line.removeprefix("put aside: ") for line in capsys.readouterr().out.splitlines()[1:]]
     assert sorted(Path(path).name.partition(".before-")[0] for path in aside) == [
         "logins", "master", "master", "master", "master.d",
@@ -159,13 +159,15 @@ def test_a_master_that_is_here_is_put_aside_only_on_request_and_kept(
     assert all(Path(path).exists() for path in aside)
 
 
-def test_a_running_master_is_not_replaced(tmp_path: Path, place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_running_master_is_not_replaced(
+    tmp_path: Path, machine: MasterMachine, capsys: pytest.CaptureFixture[str]
+) -> None:
     backup = tmp_path / "backup"
-    assert place.run("backup", backup) == 0
-    lock = InstanceLock(str(place.data / "lock"), program="saltlite-master", root_dir=str(place.root))
+    assert machine.run("backup", backup) == 0
+    lock = InstanceLock(str(machine.data / "lock"), program="saltlite-master", root_dir=str(machine.root))
     capsys.readouterr()
     try:
-        assert place.run("restore", backup, "--replace") == 6
+        assert machine.run("restore", backup, "--replace") == 6
         assert "the master runs here: stop it first" in one_sentence(capsys)
     finally:
         lock.close()
@@ -184,7 +186,7 @@ def altered(whole: bytes) -> Iterator[bytes]:
 @pytest.mark.parametrize("encrypted", [False, True])
 def test_an_altered_file_is_one_sentence_and_nothing_is_restored(
     tmp_path: Path,
-    place: Place,
+    machine: MasterMachine,
     passphrase: Path,
     encrypted: bool,
     capsys: pytest.CaptureFixture[str],
@@ -193,41 +195,41 @@ def test_an_altered_file_is_one_sentence_and_nothing_is_restored(
     monkeypatch.setattr(archive, "SCRYPT_N", 2**10)  # the key is derived for each file, and its cost is not the point
     options = ["--passphrase-file", str(passphrase)] if encrypted else []
     backup = tmp_path / "backup"
-    assert place.run("backup", backup, *options) == 0
-    before = place.files()
+    assert machine.run("backup", backup, *options) == 0
+    before = machine.files()
     capsys.readouterr()
     for content in altered(backup.read_bytes()):
         backup.write_bytes(content)
-        assert place.run("restore", backup, "--replace", *options) in (1, 6)
+        assert machine.run("restore", backup, "--replace", *options) in (1, 6)
         said = one_sentence(capsys)
         assert "nothing was restored" in said or "no backup of saltlite" in said
-        assert place.files() == before
+        assert machine.files() == before
 
 
 def test_a_wrong_passphrase_and_none_are_refused(
-    tmp_path: Path, place: Place, passphrase: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, machine: MasterMachine, passphrase: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     backup, other = tmp_path / "backup", tmp_path / "other"
-    assert place.run("backup", backup, "--passphrase-file", passphrase) == 0
-    before = place.files()
+    assert machine.run("backup", backup, "--passphrase-file", passphrase) == 0
+    before = machine.files()
     capsys.readouterr()
     other.write_text("another passphrase\n")
-    assert place.run("restore", backup, "--replace", "--passphrase-file", other) == 6
+    assert machine.run("restore", backup, "--replace", "--passphrase-file", other) == 6
     assert "does not open with this passphrase" in one_sentence(capsys)
     with pytest.MonkeyPatch.context() as patch, open(os.devnull, encoding="utf-8") as nothing:
         patch.setattr("sys.stdin", nothing)
-        assert place.run("restore", backup, "--replace") == 2
+        assert machine.run("restore", backup, "--replace") == 2
     assert "--passphrase-file" in one_sentence(capsys)
-    assert place.files() == before
+    assert machine.files() == before
     other.write_text("short\n")
-    assert place.run("backup", tmp_path / "x", "--passphrase-file", other) == 2
+    assert machine.run("backup", tmp_path / "x", "--passphrase-file", other) == 2
     assert "8 characters or more" in one_sentence(capsys)
 
 
 @pytest.mark.parametrize("newer", ["format", "schema"])
 def test_a_backup_of_a_newer_version_is_one_sentence(
     tmp_path: Path,
-    place: Place,
+    machine: MasterMachine,
     newer: str,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -240,33 +242,37 @@ def test_a_backup_of_a_newer_version_is_one_sentence(
             patch.setattr(archive, "FORMAT", 2)
         else:
             patch.setattr(program, "copy_store", lambda _path, to: (Path(to).write_bytes(b"?"), 99)[1])
-        assert place.run("backup", backup) == 0
-    before = place.files()
+        assert machine.run("backup", backup) == 0
+    before = machine.files()
     capsys.readouterr()
-    assert place.run("restore", backup, "--replace") == 1
+    assert machine.run("restore", backup, "--replace") == 1
     assert "was made by saltlite 99.0, which is newer" in one_sentence(capsys)
-    assert place.files() == before
+    assert machine.files() == before
 
 
 @pytest.mark.parametrize("name", ["../x", "pki/../../x", "pki/a/b", "data/a/b/c", "other", "/etc/x", "named/port"])
 def test_a_member_that_no_backup_has_is_not_written(
-    tmp_path: Path, place: Place, name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    machine: MasterMachine,
+    name: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     backup = tmp_path / "backup"
     with monkeypatch.context() as patch:
-        patch.setattr(program, "_sources", lambda *_: [(name, str(place.config_dir / "master"))])
-        assert place.run("backup", backup) == 0
+        patch.setattr(program, "_sources", lambda *_: [(name, str(machine.config_dir / "master"))])
+        assert machine.run("backup", backup) == 0
     (tmp_path / "old").rename(tmp_path / "lost")
-    place.config_dir.mkdir(parents=True)
-    place.write_options()
-    before = place.files()
+    machine.config_dir.mkdir(parents=True)
+    machine.write_options()
+    before = machine.files()
     capsys.readouterr()
-    assert place.run("restore", backup, "--keep-options") == 1
+    assert machine.run("restore", backup, "--keep-options") == 1
     assert "nothing was restored" in one_sentence(capsys)
-    assert place.files() == before
+    assert machine.files() == before
 
 
-def test_a_link_in_a_backup_is_refused(tmp_path: Path, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_link_in_a_backup_is_refused(tmp_path: Path, machine: MasterMachine, monkeypatch: pytest.MonkeyPatch) -> None:
     real = program._add_bytes
 
     def with_link(tar: tarfile.TarFile, name: str, data: bytes) -> None:
@@ -277,16 +283,16 @@ def test_a_link_in_a_backup_is_refused(tmp_path: Path, place: Place, monkeypatch
 
     with monkeypatch.context() as patch:
         patch.setattr(program, "_add_bytes", with_link)
-        assert place.run("backup", tmp_path / "backup") == 0
-    before = place.files()
-    assert place.run("restore", tmp_path / "backup", "--replace") == 1
-    assert place.files() == before
+        assert machine.run("backup", tmp_path / "backup") == 0
+    before = machine.files()
+    assert machine.run("restore", tmp_path / "backup", "--replace") == 1
+    assert machine.files() == before
 
 
 def test_a_full_disk_leaves_the_former_backup_and_no_remains(
-    tmp_path: Path, place: Place, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, machine: MasterMachine, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert place.run("backup", tmp_path / "elsewhere") == 0
+    assert machine.run("backup", tmp_path / "elsewhere") == 0
     size = (tmp_path / "elsewhere").stat().st_size
     capsys.readouterr()
     with small_disk(tmp_path / "small", 2 * 1024 * 1024) as disk:
@@ -294,7 +300,7 @@ def test_a_full_disk_leaves_the_former_backup_and_no_remains(
         backup.write_text("the former one")
         for leave in (4096, size // 2, size + size // 2):  # for nothing, for a part of the copy, of the archive
             fill(disk, leave=leave)
-            assert place.run("backup", backup) == 1
+            assert machine.run("backup", backup) == 1
             assert "no space left" in one_sentence(capsys).lower()
             (disk / "filler").unlink()
             assert [path.name for path in disk.iterdir()] == ["backup"]
@@ -302,29 +308,29 @@ def test_a_full_disk_leaves_the_former_backup_and_no_remains(
 
 
 def test_a_full_disk_in_the_middle_of_a_restore_leaves_everything_as_it_was(
-    tmp_path: Path, place: Place, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, machine: MasterMachine, capsys: pytest.CaptureFixture[str]
 ) -> None:
     backup = tmp_path / "backup"
-    assert place.run("backup", backup) == 0
+    assert machine.run("backup", backup) == 0
     (tmp_path / "old").rename(tmp_path / "lost")
     with small_disk(tmp_path / "old", 2 * 1024 * 1024) as disk:
         for leave in (0, 8192, 128 * 1024):
             fill(disk, leave=leave)
             capsys.readouterr()
-            assert main(["restore", "-c", str(place.config_dir), str(backup)]) == 1
+            assert main(["restore", "-c", str(machine.config_dir), str(backup)]) == 1
             assert "No space left on device" in one_sentence(capsys)
             assert [path for path in disk.rglob("*") if path.is_file()] == [disk / "filler"]
             (disk / "filler").unlink()
-        assert main(["restore", "-c", str(place.config_dir), str(backup)]) == 0
-        assert place.accepted() == ["web1"]
+        assert main(["restore", "-c", str(machine.config_dir), str(backup)]) == 0
+        assert machine.accepted() == ["web1"]
 
 
 def test_a_rename_that_fails_takes_those_before_it_back(
-    tmp_path: Path, place: Place, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, machine: MasterMachine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     backup = tmp_path / "backup"
-    assert place.run("backup", backup) == 0
-    before = place.files()
+    assert machine.run("backup", backup) == 0
+    before = machine.files()
     real = os.rename
     for allowed in range(8):
         calls = iter(range(100))
@@ -336,18 +342,18 @@ def test_a_rename_that_fails_takes_those_before_it_back(
 
         with monkeypatch.context() as patch:
             patch.setattr("os.rename", failing)
-            assert place.run("restore", backup, "--replace") == 1
-        assert place.files() == before, allowed
+            assert machine.run("restore", backup, "--replace") == 1
+        assert machine.files() == before, allowed
 
 
-def test_the_copy_is_the_store_at_one_moment_while_others_write(tmp_path: Path, place: Place) -> None:
+def test_the_copy_is_the_store_at_one_moment_while_others_write(tmp_path: Path, machine: MasterMachine) -> None:
     """A transaction of 50 rows is in the copy whole or not at all."""
     import threading
 
     stop = threading.Event()
 
     def write() -> None:
-        store, number = SqliteStore(str(place.store)), 0
+        store, number = SqliteStore(str(machine.store)), 0
         while not stop.is_set():
             with store.write() as writer:
                 for one in range(50):
@@ -361,7 +367,7 @@ def test_the_copy_is_the_store_at_one_moment_while_others_write(tmp_path: Path, 
         for number in range(5):
             copy = tmp_path / f"copy-{number}"
             copy.touch()
-            copy_store(str(place.store), str(copy))
+            copy_store(str(machine.store), str(copy))
             rows = sqlite3.connect(copy).execute("SELECT count(*) FROM events").fetchone()[0]
             assert rows % 50 == 0
     finally:
@@ -369,19 +375,23 @@ def test_the_copy_is_the_store_at_one_moment_while_others_write(tmp_path: Path, 
         thread.join()
 
 
-def test_a_damaged_store_is_not_backed_up(tmp_path: Path, place: Place, capsys: pytest.CaptureFixture[str]) -> None:
-    content = bytearray(place.store.read_bytes())
+def test_a_damaged_store_is_not_backed_up(
+    tmp_path: Path, machine: MasterMachine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    content = bytearray(machine.store.read_bytes())
     content[4096:12288] = os.urandom(8192)
-    place.store.write_bytes(content)
-    assert place.run("backup", tmp_path / "backup") == 1
+    machine.store.write_bytes(content)
+    assert machine.run("backup", tmp_path / "backup") == 1
     assert "damaged" in one_sentence(capsys)
     assert not (tmp_path / "backup").exists()
 
 
-def test_a_program_can_read_what_was_made(tmp_path: Path, place: Place, capsys: pytest.CaptureFixture[str]) -> None:
-    assert place.run("backup", tmp_path / "backup", "--out", "json") == 0
+def test_a_program_can_read_what_was_made(
+    tmp_path: Path, machine: MasterMachine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert machine.run("backup", tmp_path / "backup", "--out", "json") == 0
     out, err = capsys.readouterr()
-    fleet = identity.fleet_files(str(place.pki)).id
+    fleet = identity.fleet_files(str(machine.pki)).id
     assert json.loads(out) | {"bytes": 0} == {
         "file": str(tmp_path / "backup"), "bytes": 0, "fleet": fleet, "encrypted": False,
     }  # fmt: skip

@@ -53,8 +53,8 @@ def test_a_replaced_file_keeps_its_mode_and_a_link_stays_one(tmp_path: Path) -> 
 def test_a_file_that_is_the_same_already_is_not_read_again(tmp_path: Path) -> None:
     asked: list[CutOff] = []
 
-    def watched(desk: FileAsker) -> FileAsker:
-        asked.append(CutOff(desk, 1000, AssertionError()))
+    def watched(service: FileAsker) -> FileAsker:
+        asked.append(CutOff(service, 1000, AssertionError()))
         return asked[0]
 
     served = Served(tmp_path, watched)
@@ -66,15 +66,15 @@ def test_a_file_that_is_the_same_already_is_not_read_again(tmp_path: Path) -> No
 @pytest.mark.parametrize("answers", range(2, 6))
 def test_a_transfer_that_was_cut_off_goes_on_where_it_stopped(tmp_path: Path, answers: int) -> None:
     content = os.urandom(5 * CHUNK)
-    broken = Served(tmp_path, lambda desk: CutOff(desk, answers, CommandExecutionError("cut off")))
+    broken = Served(tmp_path, lambda service: CutOff(service, answers, CommandExecutionError("cut off")))
     broken.put("a", content)
     with pytest.raises(CommandExecutionError, match="cut off"):
         broken.client.fetch(A, str(tmp_path / "dest"))
     assert not (tmp_path / "dest").exists()
     asked: list[CutOff] = []
 
-    def watched(desk: FileAsker) -> FileAsker:
-        asked.append(CutOff(desk, 1000, AssertionError()))
+    def watched(service: FileAsker) -> FileAsker:
+        asked.append(CutOff(service, 1000, AssertionError()))
         return asked[0]
 
     assert Served(tmp_path, watched).client.fetch(A, str(tmp_path / "dest"))
@@ -96,28 +96,28 @@ def test_a_part_that_was_damaged_is_fetched_anew(tmp_path: Path) -> None:
 class Changing:
     """A file that is another one each time that it was found."""
 
-    def __init__(self, desk: FileAsker, path: Path, changes: int) -> None:
-        self._desk = desk
+    def __init__(self, service: FileAsker, path: Path, changes: int) -> None:
+        self._service = service
         self._path = path
         self._changes = changes
 
     def ask(self, questions: Iterable[Message]) -> Iterator[Message]:
         for question in questions:
-            yield from self._desk.ask([question])
+            yield from self._service.ask([question])
             if question["operation"] == "find" and self._changes:
                 self._changes -= 1
                 self._path.write_bytes(os.urandom(100))
 
 
 def test_a_file_that_changes_meanwhile_is_fetched_again_and_never_mixed(tmp_path: Path) -> None:
-    served = Served(tmp_path, lambda desk: Changing(desk, tmp_path / "root" / "a", ATTEMPTS - 1))
+    served = Served(tmp_path, lambda service: Changing(service, tmp_path / "root" / "a", ATTEMPTS - 1))
     path = served.put("a", "first")
     assert served.client.fetch(A, str(tmp_path / "dest"))
     assert (tmp_path / "dest").read_bytes() == path.read_bytes()
 
 
 def test_a_file_that_never_rests_is_given_up_with_a_sentence(tmp_path: Path) -> None:
-    served = Served(tmp_path, lambda desk: Changing(desk, tmp_path / "root" / "a", 100))
+    served = Served(tmp_path, lambda service: Changing(service, tmp_path / "root" / "a", 100))
     served.put("a", "first")
     with pytest.raises(CommandExecutionError, match="changes on the master"):
         served.client.fetch(A, str(tmp_path / "dest"))
@@ -176,8 +176,8 @@ def test_a_mirror_is_the_same_as_the_environment_and_nothing_else(tmp_path: Path
 def test_a_mirror_that_is_there_already_reads_no_file(tmp_path: Path) -> None:
     asked: list[CutOff] = []
 
-    def watched(desk: FileAsker) -> FileAsker:
-        asked.append(CutOff(desk, 1000, AssertionError()))
+    def watched(service: FileAsker) -> FileAsker:
+        asked.append(CutOff(service, 1000, AssertionError()))
         return asked[0]
 
     served = Served(tmp_path, watched)

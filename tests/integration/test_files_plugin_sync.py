@@ -121,7 +121,7 @@ def test_when_the_master_falls_silent_the_old_set_stays(tmp_path: Path) -> None:
     # One list, and for each file what there is of it and its only piece.
     for answers in range(1 + 2 * 3):
         silent = CommandExecutionError("silent")
-        cut = Served(tmp_path, lambda desk, n=answers, e=silent: CutOff(desk, n, e))  # type: ignore[misc]
+        cut = Served(tmp_path, lambda service, n=answers, e=silent: CutOff(service, n, e))  # type: ignore[misc]
         with contextlib.suppress(CommandExecutionError):
             assert sync(cut).failed
         assert there(served) == {"a.py": "a", "b.py": "b", "c.py": "c"}

@@ -38,7 +38,7 @@ class Minion:
     def __init__(self, folder: Path) -> None:
         self.root = folder / "root"
         self.root.mkdir()
-        self.desk = FileService(FileRoots({"base": [str(self.root)]}))
+        self.service = FileService(FileRoots({"base": [str(self.root)]}))
         self.told: list[Any] = []
         self.refreshed: list[str] = []
         self.most = 0
@@ -66,7 +66,7 @@ class Minion:
         """As the master does, unless it is away."""
         asked, self.told = self.told, []
         for question in asked if self.connected else []:
-            (said,) = self.desk.ask([question])
+            (said,) = self.service.ask([question])
             self.asks.on_response(signed_answer(question, said))
 
     def run(self, fun: str, *args: object, each_turn: Callable[[], None] = lambda: None) -> Any:
@@ -200,8 +200,8 @@ def test_a_sync_of_resource_types_looks_for_resources_also_if_no_file_has_change
     assert minion.refreshed == ["modules", "resources"]
 
 
-class Liar(Minion):
-    """A minion whose network process, or whose master's link process, was taken over: it says what it likes."""
+class LyingMinion(Minion):
+    """A minion whose network process, or whose master's link process, was taken over: it sends any message."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -210,13 +210,13 @@ class Liar(Minion):
     def answer(self) -> None:
         asked, self.told = self.told, []
         for question in asked:
-            (said,) = self.desk.ask([question])
+            (said,) = self.service.ask([question])
             self.asks.on_response(self.lie(dict(signed_answer(question, said))))
 
 
 @pytest.fixture
-def liar(tmp_path: Path) -> Iterator[Liar]:
-    minion = Liar(tmp_path)
+def lying_minion(tmp_path: Path) -> Iterator[LyingMinion]:
+    minion = LyingMinion(tmp_path)
     yield minion
     minion.close()
 
@@ -239,25 +239,25 @@ def set_user_id(said: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("lie", [evil_bytes, evil_digest, nothing_there, set_user_id])
 def test_whoever_carries_the_answers_can_change_no_file(
-    liar: Liar, tmp_path: Path, lie: Callable[[dict[str, Any]], dict[str, Any]]
+    lying_minion: LyingMinion, tmp_path: Path, lie: Callable[[dict[str, Any]], dict[str, Any]]
 ) -> None:
-    (liar.root / "f").write_text("true")
+    (lying_minion.root / "f").write_text("true")
     (tmp_path / "dest").write_text("old")
-    liar.lie = lie
-    said = liar.run("cp.get_file", "salt://f", str(tmp_path / "dest"))
+    lying_minion.lie = lie
+    said = lying_minion.run("cp.get_file", "salt://f", str(tmp_path / "dest"))
     assert "no master of this minion has signed" in said or "changes on the master while it is fetched" in said
     assert (tmp_path / "dest").read_text() == "old"
 
 
 @pytest.mark.parametrize("lie", [nothing_there, evil_digest], ids=["empty list", "altered"])
 def test_whoever_carries_the_answers_can_remove_and_change_no_synced_plug_in(
-    liar: Liar, tmp_path: Path, lie: Callable[[dict[str, Any]], dict[str, Any]]
+    lying_minion: LyingMinion, tmp_path: Path, lie: Callable[[dict[str, Any]], dict[str, Any]]
 ) -> None:
-    (liar.root / "_modules").mkdir()
-    (liar.root / "_modules" / "mine.py").write_text("first = 1\n")
-    honest = FileClient(liar.desk, str(tmp_path / "cache"), extmods=str(tmp_path / "ext"))
+    (lying_minion.root / "_modules").mkdir()
+    (lying_minion.root / "_modules" / "mine.py").write_text("first = 1\n")
+    honest = FileClient(lying_minion.service, str(tmp_path / "cache"), extmods=str(tmp_path / "ext"))
     assert honest.sync("modules", ["base"], SyncRules(True, lambda _name: True)).synced == ["modules.mine"]
-    (liar.root / "_modules" / "mine.py").write_text("second = 2\n")
-    liar.lie = lie
-    assert "no master of this minion has signed" in str(liar.run("saltutil.sync_modules"))
+    (lying_minion.root / "_modules" / "mine.py").write_text("second = 2\n")
+    lying_minion.lie = lie
+    assert "no master of this minion has signed" in str(lying_minion.run("saltutil.sync_modules"))
     assert (tmp_path / "ext" / "modules" / "mine.py").read_text() == "first = 1\n"

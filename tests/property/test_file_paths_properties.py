@@ -21,7 +21,7 @@ PATHS = st.one_of(st.lists(PARTS, max_size=8).map("/".join), st.text(max_size=40
 
 
 @pytest.fixture(scope="module")
-def desk() -> Iterator[FileService]:
+def service() -> Iterator[FileService]:
     """A root with links of every kind, and the same file name inside and out."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -42,7 +42,7 @@ def desk() -> Iterator[FileService]:
 @given(
     path=PATHS, env=st.one_of(st.just("base"), st.sampled_from(["..", "root", "outside", "copy-"]), st.text(max_size=9))
 )
-def test_no_path_and_no_environment_reaches_a_file_outside(desk: FileService, path: str, env: str) -> None:
+def test_no_path_and_no_environment_reaches_a_file_outside(service: FileService, path: str, env: str) -> None:
     for act in ("read", "files", "folders", "find"):
         question = {
             "t": "file_request",
@@ -54,7 +54,7 @@ def test_no_path_and_no_environment_reaches_a_file_outside(desk: FileService, pa
             "offset": 0,
             "nonce": b"",
         }
-        (said,) = desk.ask([question])
+        (said,) = service.ask([question])
         assert said["data"] in (b"", b"A")
         assert said["size"] in (0, 1)
         assert not any("secret" in name for name in said["names"])

@@ -25,7 +25,7 @@ from saltlite.wire import codec
 from saltlite.wire.codec import decode_document, encode_document
 from saltlite.wire.framing import pack
 from tests.fuzz.readers import read_everywhere, show_everywhere
-from tests.support.master import Office
+from tests.support.master import MasterRig
 
 unhurried = settings(deadline=None, max_examples=150)
 
@@ -79,18 +79,18 @@ def _as_sent(value: Any) -> bytes | None:
 @unhurried
 @given(data=maps)
 def test_an_event_that_is_taken_is_read_by_everybody_and_one_that_is_not_is_its_senders_error(data: Any) -> None:
-    office = Office("web1")
+    rig = MasterRig("web1")
     sent = _as_sent({"v": 1, "verb": "event_send", "tag": "app/x", "data": data})
     if sent is None:
         return
-    before = office.store.last_seq()
+    before = rig.store.last_seq()
     try:
         request = codec.decode(sent, codec.LOCAL)
-        office.ask("event_send", tag="app/x", data=request["data"])
+        rig.ask("event_send", tag="app/x", data=request["data"])
     except (UsageError, ProtocolError):
-        assert office.store.last_seq() == before
+        assert rig.store.last_seq() == before
         return
-    (event,) = office.store.events(before)
+    (event,) = rig.store.events(before)
     assert event.damage == ""
     told = decode_message(pack({"events": [{"seq": 1, "tag": event.tag, "data": event.data, "at": event.at}]}))
     read_everywhere(told["events"])
@@ -100,14 +100,14 @@ def test_an_event_that_is_taken_is_read_by_everybody_and_one_that_is_not_is_its_
 @unhurried
 @given(data=maps)
 def test_an_event_of_a_minion_is_taken_and_readable_or_refused(data: Any) -> None:
-    office = Office("web1")
+    rig = MasterRig("web1")
     sent = _as_sent(data)
     if sent is None or len(sent) > 32 * 1024:
         return
     message = {"t": "event", "n": 1, "tag": "app/x", "data": sent, "jid": ""}
-    said = answer_event(office.master, MinionId("web1"), message)
+    said = answer_event(rig.master, MinionId("web1"), message)
     assert said["state"] in ("ok", "refused")
-    for event in office.events("minion/"):
+    for event in rig.events("minion/"):
         assert event.damage == ""
         show_everywhere(event.data)
 

@@ -14,7 +14,7 @@ from saltlite.wire import frames, job_body
 from saltlite.wire.messages import VERBS
 from tests.support.job_machine import Server, jid, parcel
 from tests.support.keys import JOB_PRIVATE
-from tests.support.memory_fleet import MESSAGES, Guest, Table, of
+from tests.support.memory_fleet import MESSAGES, Peer, SessionRig, of
 from tests.support.scripted import Scripted
 
 scalars = st.one_of(
@@ -53,21 +53,21 @@ def messages(draw: st.DrawFn) -> dict[str, Any]:
     return message
 
 
-def sealed(guest: Guest, value: object) -> bytes:
-    assert guest.session is not None
-    return guest.session.seal(msgpack.packb(value))
+def sealed(peer: Peer, value: object) -> bytes:
+    assert peer.session is not None
+    return peer.session.seal(msgpack.packb(value))
 
 
 @settings(deadline=None, max_examples=200)
 @given(sent=st.lists(raw_frames, max_size=8))
 def test_no_bytes_of_a_stranger_crash_the_session_manager_or_reach_anybody(sent: list[bytes]) -> None:
-    table = Table()
-    other = table.join("other")
-    table.take()
-    stranger = Guest(table, "stranger")
+    rig = SessionRig()
+    other = rig.join("other")
+    rig.take()
+    stranger = Peer(rig, "stranger")
     for raw in sent:
         stranger.raw(raw)
-    effects = table.take()
+    effects = rig.take()
     assert of(Decide, effects) == of(MinionReport, effects) == []
     assert all(
         hung_up == CloseConnection(stranger.number, stranger.address) for hung_up in of(CloseConnection, effects)
@@ -78,28 +78,28 @@ def test_no_bytes_of_a_stranger_crash_the_session_manager_or_reach_anybody(sent:
 @settings(deadline=None, max_examples=300)
 @given(sent=st.lists(st.one_of(messages(), values), max_size=8), state=st.sampled_from(["accepted", "pending"]))
 def test_no_message_of_a_minion_crashes_the_session_manager_or_harms_another(sent: list[object], state: str) -> None:
-    table = Table()
-    other = table.join("other")
-    guest = table.join("web1", state)
-    table.take()
+    rig = SessionRig()
+    other = rig.join("other")
+    peer = rig.join("web1", state)
+    rig.take()
     for value in sent:
-        guest.raw(sealed(guest, value))
-    for report in of(MinionReport, table.take()):
+        peer.raw(sealed(peer, value))
+    for report in of(MinionReport, rig.take()):
         assert (report.id, state) == ("web1", "accepted")
-    table.wait(1.0)
+    rig.wait(1.0)
     assert other.alive
 
 
 @settings(deadline=None)
 @given(said=values)
 def test_no_introduction_crashes_the_session_manager(said: object) -> None:
-    table = Table()
-    guest = Guest(table, "web1")
-    answer = frames.parse(guest.hello())
+    rig = SessionRig()
+    peer = Peer(rig, "web1")
+    answer = frames.parse(peer.hello())
     assert isinstance(answer, frames.ReplyFrame)
-    guest.handshake.read(answer.message)
-    guest.raw(frames.auth(guest.handshake.write(msgpack.packb(said)[:300])))
-    assert of(Decide, table.take()) == []
+    peer.handshake.read(answer.message)
+    peer.raw(frames.auth(peer.handshake.write(msgpack.packb(said)[:300])))
+    assert of(Decide, rig.take()) == []
 
 
 @settings(deadline=None, max_examples=200)

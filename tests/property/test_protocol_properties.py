@@ -46,7 +46,7 @@ FATES: dict[str, list[Fate]] = {
 }
 
 
-class World:
+class FleetRig:
     """A fleet, and what can happen to it."""
 
     def __init__(self, seed: int) -> None:
@@ -126,24 +126,24 @@ class World:
 def test_a_function_is_entered_at_most_once_and_every_job_ends(
     seed: int, story: list[tuple[str, object, object]]
 ) -> None:
-    world = World(seed)
-    master = world.fleet.master
+    rig = FleetRig(seed)
+    master = rig.fleet.master
     for step in story:
-        world.step(*step)
-        assert all(count == 1 for count in world.fleet.entered.values())
-    world.heal()
+        rig.step(*step)
+        assert all(count == 1 for count in rig.fleet.entered.values())
+    rig.heal()
     assert master.unfinished() == []
     for jid, job in master.jobs.items():
         for name, state in job.states.items():
-            entered = world.fleet.entered[jid, name]
+            entered = rig.fleet.entered[jid, name]
             assert entered <= 1
             assert state in TERMINAL
             # What was refused never ran; what returned did, and its value is there.
             assert not (state in {TargetState.EXPIRED, TargetState.REFUSED} and entered)
             if state is TargetState.RETURNED:
                 assert entered == 1
-                assert job.returns[name] == world.fleet.minions[name].result
-        assert set(job.states) >= {name for number, name in world.fleet.entered if number == jid}
-    for machine in world.fleet.minions.values():
+                assert job.returns[name] == rig.fleet.minions[name].result
+        assert set(job.states) >= {name for number, name in rig.fleet.entered if number == jid}
+    for machine in rig.fleet.minions.values():
         assert machine.phase() is Phase.READY
         assert machine.spool.jids() == []

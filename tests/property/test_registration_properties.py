@@ -17,7 +17,7 @@ from saltlite.resources.registry.admission import (
     admit,
     read_registration,
 )
-from tests.support.master import Office
+from tests.support.master import MasterRig
 
 names = st.text(max_size=8) | st.sampled_from(
     ["dummy", "ssh", "d1", "d2", "ma", "mb", "dummy:d1", "..", "a/b", "and", ""]
@@ -63,13 +63,13 @@ def _check(registering: RegistrationContext) -> None:
 def test_a_master_answers_any_registration_and_keeps_only_resources_of_the_last_that_counted(
     document: dict[Any, Any],
 ) -> None:
-    office = Office("ma", "mb")
-    office.register("ma", {"dummy": ["first"]})
+    rig = MasterRig("ma", "mb")
+    rig.register("ma", {"dummy": ["first"]})
     with contextlib.suppress(UnicodeEncodeError):
-        said = office.register("ma", document.get("resources", {}), grains=document.get("grains", {}))
+        said = rig.register("ma", document.get("resources", {}), grains=document.get("grains", {}))
         assert said["state"] in ("ok", "refused")
         if said["state"] == "refused":
-            assert office.owned("ma") == {"dummy": ["first"]}
-    rows = office.ask("resource_list_grains").fields["resources"]
-    held = {f"{kind}:{bare_id}" for kind, ids in office.owned("ma").items() for bare_id in ids}
+            assert rig.owned("ma") == {"dummy": ["first"]}
+    rows = rig.ask("resource_list_grains").fields["resources"]
+    held = {f"{kind}:{bare_id}" for kind, ids in rig.owned("ma").items() for bare_id in ids}
     assert rows.keys() <= held

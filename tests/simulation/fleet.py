@@ -26,7 +26,7 @@ from tests.simulation.clients import SimClient
 from tests.simulation.masters import SimAcceptor, SimMaster
 from tests.simulation.minions import SimMinion
 from tests.simulation.universe import Process, SimChannel, SimReactor, Universe
-from tests.support.guarantees import Books, History, Violation
+from tests.support.guarantees import GuaranteeChecker, History, Violation
 from tests.support.keys import DAY, NOW, TOKEN, key_of, seed
 
 WEATHER: dict[str, list[Fate]] = {
@@ -99,7 +99,7 @@ class Fleet:
         self.clients: list[SimClient] = []
         self.copies: list[SimMinion] = []
         """Machines that are copies of other ones."""
-        self._books = Books()
+        self._checker = GuaranteeChecker()
         self._read = 0
         self._owners: dict[Fingerprint, str] = {}
         self.shared = shared
@@ -182,13 +182,13 @@ class Fleet:
         """Let time pass; what was broken in it."""
         self.universe.run(seconds)
         events, self._read = self.history.events[self._read :], len(self.history.events)
-        return [violation for event in events for violation in self._books.feed(event)]
+        return [violation for event in events for violation in self._checker.feed(event)]
 
     def close_books(self) -> list[Violation]:
         """The run is over: the rest of the violations."""
         for master in self.masters[:1] if self.shared else self.masters:
             master.note_final()
-        return self.run(0.0) + self._books.close()
+        return self.run(0.0) + self._checker.close()
 
     def ready(self) -> list[str]:
         """The minions that have an accepted session now."""

@@ -20,13 +20,13 @@ def no_files(reactor: Reactor) -> FileServer:
 class Served:
     """A file server of the folder `root`, and a client of it with its own cache, below `folder`."""
 
-    def __init__(self, folder: Path, asker: Callable[[FileAsker], FileAsker] = lambda desk: desk) -> None:
+    def __init__(self, folder: Path, asker: Callable[[FileAsker], FileAsker] = lambda service: service) -> None:
         self.root = folder / "root"
         self.cache = folder / "cache"
         self.extmods = folder / "extmods"
         self.root.mkdir(exist_ok=True)
-        desk = FileService(FileRoots({"base": [str(self.root)], "dev": [str(folder / "dev")]}))
-        self.client = FileClient(asker(desk), str(self.cache), extmods=str(self.extmods))
+        service = FileService(FileRoots({"base": [str(self.root)], "dev": [str(folder / "dev")]}))
+        self.client = FileClient(asker(service), str(self.cache), extmods=str(self.extmods))
 
     def put(self, path: str, content: str | bytes) -> Path:
         """A served file."""

@@ -1,9 +1,9 @@
 """What happened in a run, and whether the guarantees G1 to G9 held: for the simulation and for real processes.
 
-A run notes events as they happen; `check` reads them afterwards, and `Books` while they are written. Each kind
-has these fields (ids and names are text, lists are lists: everything is kept as JSON lines). What is called `minion`
-is a target: a minion, or a resource by its SRN. Then `owners` says which minion manages each (SRN -> minion), and `on`
-the machine where it happened.
+A run notes events as they happen; `check` reads them afterwards, and `GuaranteeChecker` while they are written. Each
+kind has these fields (ids and names are text, lists are lists: everything is kept as JSON lines). What is called
+`minion` is a target: a minion, or a resource by its SRN. Then `owners` says which minion manages each (SRN -> minion),
+and `on` the machine where it happened.
 
     asked      client, request                    a client asks to publish
     published  client, request, jid, minions      ... and has the jid: from here on the job survives (G1)
@@ -102,9 +102,9 @@ class History:
 
 def check(history: History) -> list[Violation]:
     """Every violation of G1 to G9 in a run that is over."""
-    books = Books()
-    found = [violation for event in history.events for violation in books.feed(event)]
-    return found + books.close()
+    checker = GuaranteeChecker()
+    found = [violation for event in history.events for violation in checker.feed(event)]
+    return found + checker.close()
 
 
 @dataclass(slots=True)
@@ -138,8 +138,8 @@ class _Job:
         return None if self.final is None else frozenset(self.final.fields["targets"])
 
 
-class Books:
-    """The check itself, fed one event at a time: what can be known at once is said at once, the rest by `close`."""
+class GuaranteeChecker:
+    """Checks one event at a time. A violation that one event shows is reported at once, the others by `close`."""
 
     def __init__(self) -> None:
         self._jobs: dict[str, _Job] = {}
@@ -337,18 +337,18 @@ class Books:
         return any(at >= after.at for at in self._lost.get(_machine(after), ()))
 
 
-_RULES: dict[str, Callable[[Books, Event], Iterable[Violation]]] = {
-    "published": Books._published,
-    "received": Books._reached,
-    "entered": Books._entered,
-    "spooled": Books._spooled,
-    "unsynced": Books._unsynced,
-    "stored": Books._stored,
-    "shown": Books._shown,
-    "closed": Books._closed,
-    "lost_disk": Books._lost_disk,
-    "final": Books._final,
-    "acted": Books._acted,
+_RULES: dict[str, Callable[[GuaranteeChecker, Event], Iterable[Violation]]] = {
+    "published": GuaranteeChecker._published,
+    "received": GuaranteeChecker._reached,
+    "entered": GuaranteeChecker._entered,
+    "spooled": GuaranteeChecker._spooled,
+    "unsynced": GuaranteeChecker._unsynced,
+    "stored": GuaranteeChecker._stored,
+    "shown": GuaranteeChecker._shown,
+    "closed": GuaranteeChecker._closed,
+    "lost_disk": GuaranteeChecker._lost_disk,
+    "final": GuaranteeChecker._final,
+    "acted": GuaranteeChecker._acted,
 }
 
 

@@ -58,7 +58,7 @@ class Shared:
         return inventory(self.rows, self.cache)
 
 
-class Office:
+class MasterRig:
     """One MWorker of a master whose minions are these; another one of the same master shares its `shared`."""
 
     def __init__(

@@ -495,14 +495,14 @@ def jid(number: int) -> str:
     return f"{int(JID) + number:020d}"
 
 
-class Table:
-    """A manager, and what it wanted."""
+class SessionRig:
+    """A session manager, and the effects that it asked for."""
 
     def __init__(self, *, per_address: float = 100_000.0, leased: bool = False) -> None:
         self.clock = ManualClock(seed=5, wall=NOW)
         self.manager: SessionManager = make_manager(self.clock, per_address=per_address, leased=leased)
         self.done: list[Effect] = []
-        self.guests = 0
+        self.peers = 0
 
     def take(self) -> list[Effect]:
         effects = self.manager.take()
@@ -516,22 +516,22 @@ class Table:
     def refused(self) -> Mapping[str, int]:
         return self.manager.refused_frames
 
-    def join(self, name: str, state: str = "accepted", *, boot: str = "b") -> Guest:
-        """A guest whose key was decided about."""
-        guest = Guest(self, name)
-        guest.prove(boot=boot)
-        guest.decided(state)
-        return guest
+    def join(self, name: str, state: str = "accepted", *, boot: str = "b") -> Peer:
+        """A peer whose key was decided about."""
+        peer = Peer(self, name)
+        peer.prove(boot=boot)
+        peer.decided(state)
+        return peer
 
 
-class Guest:
-    """A minion's end of one connection, that may say anything."""
+class Peer:
+    """The minion's end of one connection. It may send any frame."""
 
-    def __init__(self, table: Table, name: str, *, address: str = "10.0.0.9") -> None:
-        self.table = table
+    def __init__(self, rig: SessionRig, name: str, *, address: str = "10.0.0.9") -> None:
+        self.rig = rig
         self.name = name
-        table.guests += 1
-        self.number = table.guests
+        rig.peers += 1
+        self.number = rig.peers
         self.route = b"\0" + self.number.to_bytes(4, "big")
         self.address = address
         self.private = seed(f"key of {name}")
@@ -541,11 +541,11 @@ class Guest:
     def raw(self, frame: bytes) -> None:
         is_data = frame.startswith(b"\x02\x04")
         number, address = (-1, "") if is_data else (self.number, self.address)
-        self.table.manager.frame(self.route, number, address, frame)
+        self.rig.manager.frame(self.route, number, address, frame)
 
     def hello(self) -> bytes:
         """Send HELLO; the frame that comes back, b"" for none."""
-        entropy = self.table.clock.entropy(32)
+        entropy = self.rig.clock.entropy(32)
         self.handshake = Handshake(Role.INITIATOR, self.private, frames.prologue(FLEET), entropy)
         self.raw(frames.hello(self.handshake.write(b""), FLEET))
         return next((effect.frame for effect in self.mine()), b"")
@@ -572,7 +572,7 @@ class Guest:
 
     def decided(self, state: str) -> None:
         assert self.session is not None
-        self.table.manager.decided(self.session.id, state, self.name)
+        self.rig.manager.decided(self.session.id, state, self.name)
 
     def seal(self, message: Mapping[str, Any]) -> bytes:
         assert self.session is not None
@@ -582,19 +582,19 @@ class Guest:
         self.raw(self.seal(message))
 
     def mine(self) -> list[Send]:
-        return [e for e in self.table.take() if isinstance(e, Send) and e.route == self.route]
+        return [e for e in self.rig.take() if isinstance(e, Send) and e.route == self.route]
 
     def heard(self) -> list[Any]:
-        """What the manager said to this guest since anything was taken last."""
+        """What the manager said to this peer since anything was taken last."""
         assert self.session is not None
         return [codec.decode(self.session.open(send.frame)) for send in self.mine()]
 
     @property
     def alive(self) -> bool:
         """Whether the manager still answers in this session."""
-        self.table.take()
+        self.rig.take()
         self.say({"t": "heartbeat", "running": [], "spool": 0})
-        self.table.manager.tick()
+        self.rig.manager.tick()
         return self.heard() == [{"t": "heartbeat_ack"}]
 
 
@@ -602,8 +602,8 @@ def of(kind: type[Any], effects: Sequence[object]) -> list[Any]:
     return [effect for effect in effects if isinstance(effect, kind)]
 
 
-def delivery(number: int, table: Table, size: int = 10) -> Delivery:
-    return Delivery(jid(number), b"b" * size, b"s" * 64, [], table.clock.monotonic() + 60.0)
+def delivery(number: int, rig: SessionRig, size: int = 10) -> Delivery:
+    return Delivery(jid(number), b"b" * size, b"s" * 64, [], rig.clock.monotonic() + 60.0)
 
 
 MESSAGES: dict[str, dict[str, Any]] = {

@@ -9,14 +9,14 @@ import pytest
 from saltlite.cloud.api.exceptions import SaltCloudSystemExit
 from saltlite.cloud.program.master import MinionKeys
 from saltlite.master.handlers.operator_verbs import handle_request
-from tests.support.master import ROOT, Office
+from tests.support.master import ROOT, MasterRig
 
 
 class Asked:
     """The verbs of a master with two minions, and how many keys each answer had."""
 
     def __init__(self) -> None:
-        self._master = Office("web1", "web2").master
+        self._master = MasterRig("web1", "web2").master
         self.keys: list[int] = []
 
     def __call__(self, verb: str, **fields: Any) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.guarantees import Books, Event, History, check, report
+from tests.support.guarantees import Event, GuaranteeChecker, History, check, report
 
 JID = "20270115080000000001"
 OTHER = "20270115080000000002"
@@ -223,10 +223,10 @@ def test_a_return_that_was_stored_while_the_last_answer_was_on_its_way_may_be_mi
 
 
 def test_what_can_be_known_at_once_is_said_at_once() -> None:
-    books = Books()
+    checker = GuaranteeChecker()
     entered = {"jid": JID, "minion": "web1", "run": "1"}
-    assert list(books.feed(Event(1.0, "entered", entered))) == []
-    assert [violation.guarantee for violation in books.feed(Event(2.0, "entered", entered))] == ["G4"]
+    assert list(checker.feed(Event(1.0, "entered", entered))) == []
+    assert [violation.guarantee for violation in checker.feed(Event(2.0, "entered", entered))] == ["G4"]
 
 
 def test_a_history_is_the_same_after_it_was_saved(tmp_path: Path) -> None:

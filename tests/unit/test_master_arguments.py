@@ -12,13 +12,13 @@ from saltlite.master.store.ports import TargetRow
 from saltlite.model.ids import Jid
 from saltlite.model.job import TargetState
 from tests.support.keys import NOW
-from tests.support.master import Office
+from tests.support.master import MasterRig
 
 PASSWORD = ["user.add", ["fred"], {"password": "hunter2"}]
 PLAIN = ["cmd.run", ["ls"], {}]
 
 
-class Site(Office):
+class Site(MasterRig):
     """A master with one minion, and the work of its maintenance process."""
 
     def __init__(self, *, keep: bool = True) -> None:

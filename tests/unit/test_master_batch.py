@@ -32,7 +32,7 @@ class Link:
         self.sent += [target for part in parts for target in part.targets]
 
 
-class World:
+class BatchRig:
     """A store with one batch job on six minions, and a clock."""
 
     def __init__(self, batch: Batch, *, away: tuple[MinionId, ...] = ()) -> None:
@@ -74,97 +74,97 @@ class World:
 
 
 def test_so_many_at_once_and_the_next_when_one_has_ended() -> None:
-    world = World(Batch(2))
-    assert world.go_on() == [IDS[0], IDS[1]]
-    assert world.go_on() == []
-    world.returns(IDS[1])
-    assert world.go_on() == [IDS[2]]
-    world.state(IDS[0], TargetState.RUNNING)
-    world.state(IDS[2], TargetState.RECEIVED)
-    assert world.go_on(10_000.0) == []
+    rig = BatchRig(Batch(2))
+    assert rig.go_on() == [IDS[0], IDS[1]]
+    assert rig.go_on() == []
+    rig.returns(IDS[1])
+    assert rig.go_on() == [IDS[2]]
+    rig.state(IDS[0], TargetState.RUNNING)
+    rig.state(IDS[2], TargetState.RECEIVED)
+    assert rig.go_on(10_000.0) == []
 
 
 def test_only_the_jobs_that_something_happened_to_are_looked_at() -> None:
-    world = World(Batch(2))
-    assert world.go_on(among=[job(2).jid]) == []
-    assert world.go_on(among=[job(2).jid, world.job.jid]) == [IDS[0], IDS[1]]
+    rig = BatchRig(Batch(2))
+    assert rig.go_on(among=[job(2).jid]) == []
+    assert rig.go_on(among=[job(2).jid, rig.job.jid]) == [IDS[0], IDS[1]]
 
 
 def test_a_look_when_it_is_nobodys_turn_reads_no_job_and_takes_no_lock(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World(Batch(2))
-    world.go_on()
+    rig = BatchRig(Batch(2))
+    rig.go_on()
     for expensive in ("job", "targets", "write"):
-        monkeypatch.setattr(world.store, expensive, lambda *_: pytest.fail("that is expensive"))
-    assert world.go_on() == world.go_on(among=[world.job.jid]) == []
+        monkeypatch.setattr(rig.store, expensive, lambda *_: pytest.fail("that is expensive"))
+    assert rig.go_on() == rig.go_on(among=[rig.job.jid]) == []
 
 
 def test_a_place_stays_empty_for_the_wait() -> None:
-    world = World(Batch(1, wait_ms=5_000))
-    world.go_on()
-    world.returns(IDS[0])
-    assert world.go_on() == []
-    assert world.go_on(4.0) == []
-    assert world.go_on(1.0) == [IDS[1]]
+    rig = BatchRig(Batch(1, wait_ms=5_000))
+    rig.go_on()
+    rig.returns(IDS[0])
+    assert rig.go_on() == []
+    assert rig.go_on(4.0) == []
+    assert rig.go_on(1.0) == [IDS[1]]
 
 
 def test_who_is_away_is_passed_over_and_has_its_turn_when_it_comes() -> None:
-    world = World(Batch(2), away=(IDS[0], IDS[2]))
-    assert world.go_on() == [IDS[1], IDS[3]]
-    world.returns(IDS[1])
-    world.up(IDS[0])
-    assert world.go_on() == [IDS[0]]
+    rig = BatchRig(Batch(2), away=(IDS[0], IDS[2]))
+    assert rig.go_on() == [IDS[1], IDS[3]]
+    rig.returns(IDS[1])
+    rig.up(IDS[0])
+    assert rig.go_on() == [IDS[0]]
 
 
 def test_who_goes_away_with_the_job_keeps_its_place() -> None:
-    world = World(Batch(1))
-    world.go_on()
-    world.state(IDS[0], TargetState.RUNNING)
-    world.up(IDS[0], up=False)
-    assert world.go_on(100_000.0) == []
+    rig = BatchRig(Batch(1))
+    rig.go_on()
+    rig.state(IDS[0], TargetState.RUNNING)
+    rig.up(IDS[0], up=False)
+    assert rig.go_on(100_000.0) == []
 
 
 def test_who_never_took_the_job_gives_up_its_place_when_the_delivery_time_is_over() -> None:
-    world = World(Batch(1))
-    world.go_on()
-    assert world.go_on(59.0) == []
-    assert world.go_on(1.0) == [IDS[1]]
+    rig = BatchRig(Batch(1))
+    rig.go_on()
+    assert rig.go_on(59.0) == []
+    assert rig.go_on(1.0) == [IDS[1]]
 
 
 def test_failhard_ends_the_batch_at_the_first_failure_and_says_whose_it_was() -> None:
-    world = World(Batch(2, failhard=True))
-    world.go_on()
-    world.returns(IDS[1], retcode=3)
-    assert world.go_on() == []
-    assert world.states() == [QUEUED, TargetState.RETURNED, *[TargetState.CANCELLED] * 4]
-    assert world.reasons() == {"the batch ended when web2 failed (--failhard)"}
+    rig = BatchRig(Batch(2, failhard=True))
+    rig.go_on()
+    rig.returns(IDS[1], retcode=3)
+    assert rig.go_on() == []
+    assert rig.states() == [QUEUED, TargetState.RETURNED, *[TargetState.CANCELLED] * 4]
+    assert rig.reasons() == {"the batch ended when web2 failed (--failhard)"}
 
 
 def test_without_failhard_a_failure_changes_nothing() -> None:
-    world = World(Batch(1))
-    world.go_on()
-    world.returns(IDS[0], retcode=3)
-    assert world.go_on() == [IDS[1]]
+    rig = BatchRig(Batch(1))
+    rig.go_on()
+    rig.returns(IDS[0], retcode=3)
+    assert rig.go_on() == [IDS[1]]
 
 
 def test_when_only_those_are_left_that_do_not_come_the_batch_ends() -> None:
-    world = World(Batch(6), away=IDS[4:])
-    world.go_on()
+    rig = BatchRig(Batch(6), away=IDS[4:])
+    rig.go_on()
     for minion in IDS[:4]:
-        world.returns(minion)
-    world.go_on(60.0)
-    assert world.states()[4:] == [PLANNED, PLANNED]
-    world.go_on(1.0)
-    assert world.states()[4:] == [EXPIRED, EXPIRED]
-    assert [reason.rpartition(": ")[2] for reason in world.reasons()] == ["never connected"]
-    assert world.store.open_targets(world.job.jid) == 0
+        rig.returns(minion)
+    rig.go_on(60.0)
+    assert rig.states()[4:] == [PLANNED, PLANNED]
+    rig.go_on(1.0)
+    assert rig.states()[4:] == [EXPIRED, EXPIRED]
+    assert [reason.rpartition(": ")[2] for reason in rig.reasons()] == ["never connected"]
+    assert rig.store.open_targets(rig.job.jid) == 0
 
 
 def test_a_batch_that_lasts_too_long_ends() -> None:
-    world = World(Batch(1))
-    world.go_on()
-    world.state(IDS[0], TargetState.RUNNING)
-    world.go_on(LASTS_MAX_MS / 1000 + 1)
-    assert world.states()[1:] == [EXPIRED] * 5
+    rig = BatchRig(Batch(1))
+    rig.go_on()
+    rig.state(IDS[0], TargetState.RUNNING)
+    rig.go_on(LASTS_MAX_MS / 1000 + 1)
+    assert rig.states()[1:] == [EXPIRED] * 5
 
 
 @pytest.mark.parametrize(
@@ -194,22 +194,22 @@ def test_a_batch_that_is_none_is_refused(wanted: dict[str, Any]) -> None:
 
 
 def test_a_master_that_was_down_for_long_gives_the_batch_time_to_come_back() -> None:
-    world = World(Batch(1))
-    world.go_on()
-    world.returns(IDS[0])
-    world.clock.advance(3600.0)
-    world.up(*IDS, up=False)  # what the master finds when it starts: nobody has a session, nobody saw them go
-    assert world.go_on(0.5) == []
-    world.up(*IDS)
-    assert world.go_on(30.0) == [IDS[1]]
+    rig = BatchRig(Batch(1))
+    rig.go_on()
+    rig.returns(IDS[0])
+    rig.clock.advance(3600.0)
+    rig.up(*IDS, up=False)  # what the master finds when it starts: nobody has a session, nobody saw them go
+    assert rig.go_on(0.5) == []
+    rig.up(*IDS)
+    assert rig.go_on(30.0) == [IDS[1]]
 
 
 def test_a_batch_whose_minions_all_stay_away_ends_when_the_delivery_time_is_over() -> None:
-    world = World(Batch(1))
-    world.go_on()
-    world.returns(IDS[0])
-    world.up(*IDS, up=False)
-    world.go_on(world.job.deliver_ms / 1000)
-    assert world.states().count(PLANNED) == len(IDS) - 1
-    world.go_on(1.0)
-    assert world.states().count(EXPIRED) == len(IDS) - 1
+    rig = BatchRig(Batch(1))
+    rig.go_on()
+    rig.returns(IDS[0])
+    rig.up(*IDS, up=False)
+    rig.go_on(rig.job.deliver_ms / 1000)
+    assert rig.states().count(PLANNED) == len(IDS) - 1
+    rig.go_on(1.0)
+    assert rig.states().count(EXPIRED) == len(IDS) - 1

@@ -28,7 +28,7 @@ PKG = {
 }
 
 
-class Office:
+class MasterRig:
     """A master over a store of its own."""
 
     def __init__(self) -> None:
@@ -55,92 +55,92 @@ class Office:
 
 
 @pytest.fixture
-def office() -> Office:
-    office = Office()
-    office.add("web2", PKG)
-    office.add("web1", {"test.ping": "test.ping(delay:int=0)", "disk.usage": "disk.usage()"})
-    office.add("new", state=KeyState.PENDING)
-    office.add("gone", state=KeyState.REVOKED)
-    return office
+def rig() -> MasterRig:
+    rig = MasterRig()
+    rig.add("web2", PKG)
+    rig.add("web1", {"test.ping": "test.ping(delay:int=0)", "disk.usage": "disk.usage()"})
+    rig.add("new", state=KeyState.PENDING)
+    rig.add("gone", state=KeyState.REVOKED)
+    return rig
 
 
-def test_minions_are_those_with_an_accepted_key(office: Office) -> None:
-    assert office.words("minion") == ["web1", "web2"]
-    assert office.words("minion", "web2") == ["web2"]
+def test_minions_are_those_with_an_accepted_key(rig: MasterRig) -> None:
+    assert rig.words("minion") == ["web1", "web2"]
+    assert rig.words("minion", "web2") == ["web2"]
 
 
-def test_targets_are_minions_and_what_they_manage(office: Office) -> None:
-    office.master.registry.register("web1", {"ssh": ["web3", "db1"], "dummy": ["web3", "a:b"]})
-    assert office.words("target") == ["web1", "web2"]
-    assert office.words("target", "we") == ["web1", "web2", "web3"]
-    assert office.words("target", "ssh:") == ["ssh:db1", "ssh:web3"]
-    assert office.words("target", "dummy:a") == ["dummy:a:b"]
-    assert office.words("target", "nothing:") == []
+def test_targets_are_minions_and_what_they_manage(rig: MasterRig) -> None:
+    rig.master.registry.register("web1", {"ssh": ["web3", "db1"], "dummy": ["web3", "a:b"]})
+    assert rig.words("target") == ["web1", "web2"]
+    assert rig.words("target", "we") == ["web1", "web2", "web3"]
+    assert rig.words("target", "ssh:") == ["ssh:db1", "ssh:web3"]
+    assert rig.words("target", "dummy:a") == ["dummy:a:b"]
+    assert rig.words("target", "nothing:") == []
 
 
-def test_keys_are_those_in_the_states_that_are_asked_for(office: Office) -> None:
-    assert office.words("key") == ["gone", "new", "web1", "web2"]
-    assert office.words("key", states=["pending", "nonsense"]) == ["new"]
-    assert office.words("key", states=[]) == []
+def test_keys_are_those_in_the_states_that_are_asked_for(rig: MasterRig) -> None:
+    assert rig.words("key") == ["gone", "new", "web1", "web2"]
+    assert rig.words("key", states=["pending", "nonsense"]) == ["new"]
+    assert rig.words("key", states=[]) == []
 
 
-def test_functions_are_completed_up_to_the_module_first(office: Office) -> None:
-    assert office.words("function") == ["disk.", "pkg.", "test."]
-    assert office.words("function", "pk") == ["pkg.info", "pkg.install"]
-    assert office.words("function", "pkg.ins") == ["pkg.install"]
-    assert office.words("function", "nothing") == []
+def test_functions_are_completed_up_to_the_module_first(rig: MasterRig) -> None:
+    assert rig.words("function") == ["disk.", "pkg.", "test."]
+    assert rig.words("function", "pk") == ["pkg.info", "pkg.install"]
+    assert rig.words("function", "pkg.ins") == ["pkg.install"]
+    assert rig.words("function", "nothing") == []
 
 
-def test_a_function_that_a_minion_knows_and_does_not_have_is_no_word(office: Office) -> None:
-    office.add("web3", {"pkg.lock": "pkg.lock?", "pkg.info": "pkg.info?"})
-    assert office.words("function", "pkg.") == ["pkg.info", "pkg.install"]
+def test_a_function_that_a_minion_knows_and_does_not_have_is_no_word(rig: MasterRig) -> None:
+    rig.add("web3", {"pkg.lock": "pkg.lock?", "pkg.info": "pkg.info?"})
+    assert rig.words("function", "pkg.") == ["pkg.info", "pkg.install"]
 
 
-def test_functions_of_keys_that_were_revoked_are_left_out(office: Office) -> None:
-    office.add("evil", {"evil.f": "evil.f()"}, KeyState.REVOKED)
-    assert office.words("function", "evil") == []
+def test_functions_of_keys_that_were_revoked_are_left_out(rig: MasterRig) -> None:
+    rig.add("evil", {"evil.f": "evil.f()"}, KeyState.REVOKED)
+    assert rig.words("function", "evil") == []
 
 
-def test_arguments_are_those_that_have_a_name_in_any_signature(office: Office) -> None:
-    assert office.words("argument", function="pkg.install") == ["refresh="]
-    assert office.words("argument", function="test.ping") == ["delay="]
-    assert office.words("argument", "x", function="test.ping") == []
-    assert office.words("argument", function="pkg.info") == []
-    assert office.words("argument", function="no.such") == []
-    assert office.words("argument") == []
+def test_arguments_are_those_that_have_a_name_in_any_signature(rig: MasterRig) -> None:
+    assert rig.words("argument", function="pkg.install") == ["refresh="]
+    assert rig.words("argument", function="test.ping") == ["delay="]
+    assert rig.words("argument", "x", function="test.ping") == []
+    assert rig.words("argument", function="pkg.info") == []
+    assert rig.words("argument", function="no.such") == []
+    assert rig.words("argument") == []
 
 
-def test_an_answer_has_a_limit(office: Office) -> None:
+def test_an_answer_has_a_limit(rig: MasterRig) -> None:
     for number in range(WORDS_MAX + 10):
-        office.add(f"m{number:04d}")
-    assert len(office.words("minion")) == WORDS_MAX
+        rig.add(f"m{number:04d}")
+    assert len(rig.words("minion")) == WORDS_MAX
 
 
-def test_so_many_function_sets_are_looked_at_and_no_more(office: Office) -> None:
+def test_so_many_function_sets_are_looked_at_and_no_more(rig: MasterRig) -> None:
     for number in range(FUNCTION_SETS_MAX + 10):
-        office.add(f"odd{number:03d}", {f"odd{number:03d}.f": f"odd{number:03d}.f()"})
-    modules = {word for word in office.words("function") if word.startswith("odd")}
+        rig.add(f"odd{number:03d}", {f"odd{number:03d}.f": f"odd{number:03d}.f()"})
+    modules = {word for word in rig.words("function") if word.startswith("odd")}
     assert FUNCTION_SETS_MAX - 2 <= len(modules) <= FUNCTION_SETS_MAX
 
 
-def test_jobs_are_the_newest_ones_with_that_beginning(monkeypatch: pytest.MonkeyPatch, office: Office) -> None:
+def test_jobs_are_the_newest_ones_with_that_beginning(monkeypatch: pytest.MonkeyPatch, rig: MasterRig) -> None:
     asked: list[tuple[Any, int]] = []
 
     def jobs(wanted: Any, limit: int) -> list[Any]:
         asked.append((wanted.before, limit))
         return []
 
-    monkeypatch.setattr(office.store, "jobs", jobs)
-    assert office.words("jid", "2026") == []
-    assert office.words("jid", "web") == []
+    monkeypatch.setattr(rig.store, "jobs", jobs)
+    assert rig.words("jid", "2026") == []
+    assert rig.words("jid", "web") == []
     assert asked == [("2026:", JIDS_MAX)]
 
 
-def test_another_kind_is_refused(office: Office) -> None:
+def test_another_kind_is_refused(rig: MasterRig) -> None:
     with pytest.raises(UsageError, match="minion, function"):
-        office.words("secret")
+        rig.words("secret")
 
 
-def test_only_operators_are_told(office: Office) -> None:
+def test_only_operators_are_told(rig: MasterRig) -> None:
     with pytest.raises(RefusedError):
-        office.words("minion", principal=Principal("bob", 1000))
+        rig.words("minion", principal=Principal("bob", 1000))

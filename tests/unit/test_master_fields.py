@@ -27,7 +27,7 @@ from saltlite.master.handlers.fields import (
     TextField,
 )
 from saltlite.master.handlers.operator_verbs import VERBS
-from tests.support.master import Office
+from tests.support.master import MasterRig
 from tests.unit.test_master_denied import GOOD, WITH_EVENT_DATA
 
 NESTED: Any = []
@@ -96,13 +96,13 @@ def _cases() -> Iterator[Any]:
 
 
 def test_each_field_refuses_each_wrong_value_with_its_name() -> None:
-    office = Office("web1")
+    rig = MasterRig("web1")
     count = 0
     for case in _cases():
         verb, field, name = case.values
         needed = {other: _good(verb, other) for other in VERBS[verb].needs}
         with pytest.raises(UsageError, match=f"the field {field} of {verb} is wrong: ") as caught:
-            office.ask(verb, **{**needed, field: ANYTHING[name]})
+            rig.ask(verb, **{**needed, field: ANYTHING[name]})
         assert caught.value.exit_code == 2
         assert len(str(caught.value)) < 400, "a wrong value is not repeated as a whole"
         count += 1

@@ -11,7 +11,7 @@ from saltlite.errors import RefusedError, UsageError
 from saltlite.master.handlers import files as served
 from saltlite.master.handlers.operator_verbs import handle_request
 from tests.support.files import MemoryFileRoots
-from tests.support.master import Office
+from tests.support.master import MasterRig
 
 LISTERS = ("envs", "file_list", "dir_list", "empty_dir_list", "symlink_list")
 AREA = "copy-0123456789abcdef0123456789abcdef"
@@ -22,22 +22,22 @@ class Roots(MemoryFileRoots):
         return {"l": "a"} if env == "base" else {}
 
 
-def office() -> Office:
+def rig() -> MasterRig:
     """Each runner is granted to a user of its name."""
     rules = {name: [{"@runner": [f"fileserver.{name}"]}] for name in LISTERS}
-    place = Office(granted=Granted(publisher=read_rules(rules, "publisher_acl")))
+    place = MasterRig(granted=Granted(publisher=read_rules(rules, "publisher_acl")))
     files = {"base": {"a": b"", "d/b": b"", "d/e/c": b""}, "dev": {"x": b""}, AREA: {"secret": b""}}
     place.master.files = Roots(files)
     return place
 
 
-def told(place: Office, act: str, **fields: Any) -> dict[str, str]:
+def told(place: MasterRig, act: str, **fields: Any) -> dict[str, str]:
     found: dict[str, str] = place.ask("file_list", operation=act, **fields).fields["names"]
     return found
 
 
 def test_environments_files_folders_and_links_are_told() -> None:
-    place = office()
+    place = rig()
     assert list(told(place, "files", env="base")) == ["a", "d/b", "d/e/c"]
     assert list(told(place, "folders", env="base")) == ["d", "d/e"]
     assert told(place, "links", env="base") == {"l": "a"}
@@ -46,7 +46,7 @@ def test_environments_files_folders_and_links_are_told() -> None:
 
 
 def test_what_is_on_its_way_to_minions_is_told_to_nobody() -> None:
-    place = office()
+    place = rig()
     assert [told(place, act, env=AREA) for act in ("files", "folders", "links")] == [{}, {}, {}]
 
 
@@ -55,7 +55,7 @@ def test_an_answer_is_limited_and_the_rest_comes_behind_its_last(
     monkeypatch: pytest.MonkeyPatch, limit: str, most: int
 ) -> None:
     monkeypatch.setattr(served, limit, most)
-    place, found, after = office(), [], ""
+    place, found, after = rig(), [], ""
     while True:
         said = place.ask("file_list", operation="files", env="base", after=after).fields
         assert len(said["names"]) == 1
@@ -79,7 +79,7 @@ def test_a_right_to_one_list_is_none_to_another(act: str, who: set[str]) -> None
     def may(user: str) -> bool:
         try:
             handle_request(
-                office().master, Principal(user, 1000), {"v": 1, "verb": "file_list", "operation": act, "env": "base"}
+                rig().master, Principal(user, 1000), {"v": 1, "verb": "file_list", "operation": act, "env": "base"}
             )
         except RefusedError:
             return False
@@ -98,4 +98,4 @@ def test_a_right_to_one_list_is_none_to_another(act: str, who: set[str]) -> None
 )
 def test_nonsense_is_refused(fields: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
-        office().ask("file_list", **fields)
+        rig().ask("file_list", **fields)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from saltlite.targeting.banks import KEY_NAMES_MAX, LEAVES_MAX
-from tests.support.master import Office
+from tests.support.master import MasterRig
 
 
 @pytest.mark.parametrize(
@@ -17,8 +17,8 @@ from tests.support.master import Office
     ids=["names", "values"],
 )
 def test_more_than_an_index_can_hold_is_refused_and_the_old_grains_stay(grains: dict[str, object], reason: str) -> None:
-    office = Office("ma")
-    office.grains("ma", os="Debian")
-    said = office.grains("ma", **grains)
+    rig = MasterRig("ma")
+    rig.grains("ma", os="Debian")
+    said = rig.grains("ma", **grains)
     assert (said["state"], said["names"]) == ("refused", [reason])
-    assert office.ask("match", tgt="os:Debian", tgt_type="grain").fields["minions"] == ["ma"]
+    assert rig.ask("match", tgt="os:Debian", tgt_type="grain").fields["minions"] == ["ma"]

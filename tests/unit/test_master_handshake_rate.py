@@ -15,7 +15,7 @@ from saltlite.wire.noise import Handshake, Role
 from tests.support.keys import FLEET, FLEET_PUBLIC, seed
 
 
-class Door:
+class HandshakeRig:
     """The handshakes of a master with these rates."""
 
     def __init__(self, *, per_network: float = 10.0) -> None:
@@ -34,52 +34,52 @@ class Door:
 
 
 def test_an_address_gets_its_rate_and_no_more() -> None:
-    door = Door()
+    rig = HandshakeRig()
     found = []
     for passes_s in (0.0, 0.5, 1000.0):
-        door.clock.advance(passes_s)
-        found.append(door.admitted("10.0.0.1", 50))
+        rig.clock.advance(passes_s)
+        found.append(rig.admitted("10.0.0.1", 50))
     assert found == [10, 5, 10]
 
 
 def test_one_address_does_not_use_up_the_rate_of_another() -> None:
-    door = Door()
-    door.admitted("10.0.0.1", 50)
-    assert door.admitted("10.0.0.2", 50) == 10
+    rig = HandshakeRig()
+    rig.admitted("10.0.0.1", 50)
+    assert rig.admitted("10.0.0.2", 50) == 10
 
 
 def test_all_addresses_together_have_a_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handshakes, "HANDSHAKES_PER_S", 100)
-    door = Door()
-    assert sum(door.admitted(f"10.0.{n}.1", 10) for n in range(200)) == 100
+    rig = HandshakeRig()
+    assert sum(rig.admitted(f"10.0.{n}.1", 10) for n in range(200)) == 100
 
 
 @pytest.mark.parametrize("other", ["2001:db8:1:2:ffff::7", "2001:db8:1:2::1%eth0"])
 def test_addresses_of_one_ipv6_network_share_one_allowance(other: str) -> None:
-    door = Door()
-    door.admitted("2001:db8:1:2::1", 10)
-    assert door.admitted(other, 10) == 0
-    assert door.admitted("2001:db8:1:3::1", 10) == 10
+    rig = HandshakeRig()
+    rig.admitted("2001:db8:1:2::1", 10)
+    assert rig.admitted(other, 10) == 0
+    assert rig.admitted("2001:db8:1:3::1", 10) == 10
 
 
 def test_an_address_that_cannot_be_read_is_an_address_like_another() -> None:
-    assert Door().admitted("not:an:address", 50) == 10
+    assert HandshakeRig().admitted("not:an:address", 50) == 10
 
 
 def test_networks_that_tried_long_ago_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handshakes, "NETWORKS_MAX", 3)
-    door = Door(per_network=1.0)
+    rig = HandshakeRig(per_network=1.0)
     for address in ("10.0.0.1", "10.0.0.2", "10.0.0.3"):
-        door.admitted(address, 1)
-    assert door.admitted("10.0.0.1", 1) == 0
-    door.admitted("10.0.0.4", 1)
-    assert (door.admitted("10.0.0.1", 1), door.admitted("10.0.0.2", 1)) == (0, 1)
+        rig.admitted(address, 1)
+    assert rig.admitted("10.0.0.1", 1) == 0
+    rig.admitted("10.0.0.4", 1)
+    assert (rig.admitted("10.0.0.1", 1), rig.admitted("10.0.0.2", 1)) == (0, 1)
 
 
 # -- how many are open at once
 
 
-class Storm:
+class ConnectingMinions:
     """Minions that all want a handshake from a master that finishes so many in a second. They come when they are told
     to, and give up after HANDSHAKE_TIMEOUT_S."""
 
@@ -112,19 +112,19 @@ class Storm:
 
 
 @pytest.mark.parametrize("per_s", [60, 200, 900])
-def test_a_storm_is_over_in_the_time_that_its_work_takes_and_none_of_it_is_lost(per_s: int) -> None:
-    storm = Storm(3_000, per_s)
-    took_s = storm.run()
-    assert storm.late == 0
+def test_many_minions_at_once_have_their_verdicts_in_the_time_that_the_work_takes_and_none_is_lost(per_s: int) -> None:
+    minions = ConnectingMinions(3_000, per_s)
+    took_s = minions.run()
+    assert minions.late == 0
     assert took_s < 1.5 * 3_000 / per_s + LATEST_S / 2
 
 
-def test_a_master_that_admits_all_of_a_storm_does_most_of_the_work_for_nobody() -> None:
-    storm = Storm(3_000, 60)
-    storm.admission.limit = 3_000
-    storm.admission.count = lambda now: None  # type: ignore[method-assign]  # it never learns
-    storm.run()
-    assert storm.late > 2_000
+def test_a_master_that_admits_many_minions_at_once_does_most_of_the_work_in_vain() -> None:
+    minions = ConnectingMinions(3_000, 60)
+    minions.admission.limit = 3_000
+    minions.admission.count = lambda now: None  # type: ignore[method-assign]  # it never learns
+    minions.run()
+    assert minions.late > 2_000
 
 
 class Strangers:

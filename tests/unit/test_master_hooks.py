@@ -15,7 +15,7 @@ from saltlite.master.processes.hooks import AGAIN_S, LIMITED_S, LOOK_S, STALE_S,
 from saltlite.platform.files import CursorFile
 from saltlite.platform.logs import DEFECT
 from tests.support.keys import NOW
-from tests.support.master import Office
+from tests.support.master import MasterRig
 
 FRED = {"fred": [{"web*": ["test.ping"]}]}
 
@@ -38,7 +38,7 @@ class Site:
             read_rules({"root": ["test.ping"]}, "publisher_acl"),
             external={"file": read_rules(FRED, "external_auth.file")},
         )
-        self.office = Office("web1", "db1", granted=granted, realm=realm)
+        self.rig = MasterRig("web1", "db1", granted=granted, realm=realm)
         self.cursor = CursorFile(str(folder / "hooks.json"))
         self.written = hooks
         self.turns = Turns()
@@ -48,7 +48,7 @@ class Site:
         """The process starts."""
         self.hooks = Hooks(
             cast("Any", self.turns),
-            self.office.master,
+            self.rig.master,
             read_hooks(self.written),
             self.cursor,
             runners=runners,
@@ -56,17 +56,17 @@ class Site:
         )
 
     def say(self, tag: str, **data: Any) -> None:
-        with self.office.store.write() as store:
-            store.put_event(tag, data, self.office.clock.wall())
+        with self.rig.store.write() as store:
+            store.put_event(tag, data, self.rig.clock.wall())
 
     def look(self) -> list[tuple[str, Any]]:
         """Fire; what was told of hooks until now."""
         self.hooks.look()
-        told = [event for event in self.office.store.events() if event.tag.startswith("salt/hook/")]
+        told = [event for event in self.rig.store.events() if event.tag.startswith("salt/hook/")]
         return [(event.tag.removeprefix("salt/hook/"), event.data) for event in told]
 
     def jobs(self) -> list[tuple[str, tuple[str, ...]]]:
-        jobs = {job.jid: job for job, _parts in self.office.link.published}  # a repeated request sends its job again
+        jobs = {job.jid: job for job, _parts in self.rig.link.published}  # a repeated request sends its job again
         return [(job.user, job.minions) for job in jobs.values()]
 
 
@@ -120,7 +120,7 @@ def test_events_of_before_the_hook_and_events_that_are_old_begin_nothing(tmp_pat
     old.begin()
     assert old.look() == []
     old.say("app/x", host="web1")
-    old.office.clock.advance(STALE_S + 1.0)
+    old.rig.clock.advance(STALE_S + 1.0)
     assert [tag for tag, _data in old.look()] == ["h/stale"]
     assert old.jobs() == []
 
@@ -130,7 +130,7 @@ def test_above_its_rate_a_hook_is_held_back_and_told_of_once_a_minute(tmp_path: 
     for _ in range(4):
         site.say("app/x", host="web1")
     assert [tag for tag, _data in site.look()] == ["h/fired", "h/limited"]
-    site.office.clock.advance(LIMITED_S)
+    site.rig.clock.advance(LIMITED_S)
     for _ in range(2):
         site.say("app/x", host="web1")
     tag, data = site.look()[-1]
@@ -158,11 +158,11 @@ def test_a_store_that_fails_is_asked_again_and_no_event_is_skipped(
         raise StoreError("no disk")
 
     with monkeypatch.context() as patch:
-        patch.setattr(site.office.store, "events", broken)
+        patch.setattr(site.rig.store, "events", broken)
         site.hooks.look()
     assert [tag for tag, _data in site.look()] == ["h/fired"]
     assert [seconds for seconds, _call in site.turns.later] == [AGAIN_S, LOOK_S]
-    assert site.office.clock.wall() == NOW
+    assert site.rig.clock.wall() == NOW
 
 
 def test_a_runner_is_not_begun_again_when_the_store_fails_behind_its_begin(

@@ -22,7 +22,7 @@ from saltlite.resources.registry.registry import Conflict, Registry
 from saltlite.targeting.banks import GRAINS, Banks
 from saltlite.testing.memory_store import MemoryStore, MemoryStoreDisk
 from saltlite.wire.codec import DOCUMENT, encode
-from tests.support.master import Office, Shared
+from tests.support.master import MasterRig, Shared
 from tests.support.store import had_sessions, key, row
 
 MA, MB, MC = MinionId("ma"), MinionId("mb"), MinionId("mc")
@@ -65,14 +65,14 @@ class Masters:
         self.disk = MemoryStoreDisk(store_id="0" * 32)
         self.turn = Turn()
         self.shared = [OneOfSeveral(self.disk, folder / name) for name in "ab"]
-        self.a, self.b = (Office(rules=rules, shared=shared) for shared in self.shared)
+        self.a, self.b = (MasterRig(rules=rules, shared=shared) for shared in self.shared)
         self.a.add_keys("ma", "mb", "mc")
         with self.a.store.write() as tx:
             had_sessions(tx, [row(MA, up=True, master="a"), row(MB, up=True, master="b"), row(MC, master="b")])
-        for name, office in (("a", self.a), ("b", self.b)):
+        for name, rig in (("a", self.a), ("b", self.b)):
             store = MemoryStore(self.disk)
-            asking = AskingEverywhere(cast("Any", self.turn), office.link, store, office.clock, name)
-            office.master.asking = asking
+            asking = AskingEverywhere(cast("Any", self.turn), rig.link, store, rig.clock, name)
+            rig.master.asking = asking
 
     def asked_elsewhere(self, name: str) -> list[Mapping[str, Any]]:
         self.turn.end()
@@ -99,10 +99,10 @@ def masters(made: Callable[..., Masters]) -> Masters:
     return made()
 
 
-def selected(office: Office, expression: str, kind: TargetKind) -> tuple[list[str], list[str]]:
+def selected(rig: MasterRig, expression: str, kind: TargetKind) -> tuple[list[str], list[str]]:
     """What a target selects in a new request."""
-    office.master.begin_request()
-    chosen = office.master.resolve(Target(expression, kind))
+    rig.master.begin_request()
+    chosen = rig.master.resolve(Target(expression, kind))
     return sorted(chosen.minions), sorted(chosen.resources)
 
 
@@ -150,14 +150,12 @@ def test_no_key_is_accepted_under_the_name_of_a_resource_that_another_master_reg
 
 
 def test_the_mine_of_a_minion_that_moved_is_not_lost(masters: Masters) -> None:
-    for office, name in ((masters.a, "one"), (masters.b, "two"), (masters.a, "three")):
-        office.master.begin_request()
+    for rig, name in ((masters.a, "one"), (masters.b, "two"), (masters.a, "three")):
+        rig.master.begin_request()
         data = encode({"n": name}, DOCUMENT)
-        mine.put(
-            office.master, MA, {"offers": {name: [sha256(data), "", "glob"]}, "values": {name: data}, "clear": False}
-        )
-    for office in (masters.a, masters.b):
-        answer = office.ask("mine_get", tgt="ma", tgt_type="glob", functions=["one", "two", "three"])
+        mine.put(rig.master, MA, {"offers": {name: [sha256(data), "", "glob"]}, "values": {name: data}, "clear": False})
+    for rig in (masters.a, masters.b):
+        answer = rig.ask("mine_get", tgt="ma", tgt_type="glob", functions=["one", "two", "three"])
         assert {name: list(found) for name, found in answer.fields["values"].items()} == {
             "one": ["ma"],
             "two": ["ma"],

@@ -49,7 +49,7 @@ class Link:
         self.pulled_jobs += [job.jid for job, _proof, _left in jobs]
 
 
-class Office:
+class MasterRig:
     """A master with web1 and web2, of which it knows nothing but their keys."""
 
     def __init__(self, **config: Any) -> None:
@@ -93,27 +93,27 @@ class Office:
 
 
 @pytest.fixture
-def office() -> Office:
-    return Office()
+def rig() -> MasterRig:
+    return MasterRig()
 
 
 # --- job_list and job_show ------------------------------------------------------------------------
 
 
-def test_a_list_says_whether_there_are_more(office: Office) -> None:
-    made = [office.publish() for _ in range(3)]
-    first = office.ask("job_list", limit=2).fields
+def test_a_list_says_whether_there_are_more(rig: MasterRig) -> None:
+    made = [rig.publish() for _ in range(3)]
+    first = rig.ask("job_list", limit=2).fields
     assert [row["jid"] for row in first["jobs"]] == made[:0:-1]
     assert first["more"]
-    rest = office.ask("job_list", limit=2, before=made[1]).fields
+    rest = rig.ask("job_list", limit=2, before=made[1]).fields
     assert ([row["jid"] for row in rest["jobs"]], rest["more"]) == ([made[0]], False)
 
 
-def test_a_list_cuts_targets_short_and_the_job_itself_has_them_whole(office: Office) -> None:
+def test_a_list_cuts_targets_short_and_the_job_itself_has_them_whole(rig: MasterRig) -> None:
     target = "web1" + "*" * TARGET_MAX
-    jid = office.publish(target)
-    assert office.ask("job_list").fields["jobs"][0]["tgt"] == target[: TARGET_MAX - 3] + "..."
-    assert office.ask("job_show", jid=jid).fields["job"]["tgt"] == target
+    jid = rig.publish(target)
+    assert rig.ask("job_list").fields["jobs"][0]["tgt"] == target[: TARGET_MAX - 3] + "..."
+    assert rig.ask("job_show", jid=jid).fields["job"]["tgt"] == target
 
 
 @pytest.mark.parametrize(
@@ -129,15 +129,15 @@ def test_a_list_cuts_targets_short_and_the_job_itself_has_them_whole(office: Off
         {"since": "2h"},
     ],
 )
-def test_a_list_that_cannot_be_meant_is_refused(office: Office, fields: dict[str, Any]) -> None:
+def test_a_list_that_cannot_be_meant_is_refused(rig: MasterRig, fields: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
-        office.ask("job_list", **fields)
+        rig.ask("job_list", **fields)
 
 
-def test_a_job_is_shown_with_its_arguments_and_the_retcode_of_each_minion(office: Office) -> None:
-    jid = office.publish("*", "cmd.run", "ls /x")
-    commit(office.store, ret(cast("Any", office.store.job(jid)), WEB1, retcode=2))
-    job = office.ask("job_show", jid=jid).fields["job"]
+def test_a_job_is_shown_with_its_arguments_and_the_retcode_of_each_minion(rig: MasterRig) -> None:
+    jid = rig.publish("*", "cmd.run", "ls /x")
+    commit(rig.store, ret(cast("Any", rig.store.job(jid)), WEB1, retcode=2))
+    job = rig.ask("job_show", jid=jid).fields["job"]
     assert job["calls"] == [["cmd.run", ["ls /x"], {}]]
     assert (job["user"], job["tgt"], job["outcomes"]) == ("alice", "*", {"failed": 1, "open": 1})
     assert [(row["id"], row["state"], row["retcode"]) for row in job["targets"]] == [
@@ -147,108 +147,108 @@ def test_a_job_is_shown_with_its_arguments_and_the_retcode_of_each_minion(office
 
 
 def test_a_list_has_what_its_jobs_were_called_with_where_that_is_asked_for(
-    office: Office, monkeypatch: pytest.MonkeyPatch
+    rig: MasterRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for words in ("one", "two", "three"):
-        office.publish("*", "test.echo", words)
-    assert "calls" not in office.ask("job_list").fields["jobs"][0]
-    whole = office.ask("job_list", whole=True).fields
+        rig.publish("*", "test.echo", words)
+    assert "calls" not in rig.ask("job_list").fields["jobs"][0]
+    whole = rig.ask("job_list", whole=True).fields
     assert [row["calls"] for row in whole["jobs"]] == [
         [["test.echo", [words], {}]] for words in ("three", "two", "one")
     ]
     assert whole["more"] is False
     # The one that fills the answer is its last, and the rest is not forgotten.
     monkeypatch.setattr(jobs, "BODIES_MAX", 1)
-    cut = office.ask("job_list", whole=True).fields
+    cut = rig.ask("job_list", whole=True).fields
     assert (len(cut["jobs"]), cut["more"]) == (1, True)
 
 
 def test_a_grouped_job_has_equal_returns_together_and_the_first_targets_without_one(
-    office: Office, monkeypatch: pytest.MonkeyPatch
+    rig: MasterRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    jid = office.publish()
-    commit(office.store, ret(cast("Any", office.store.job(jid)), WEB2))
-    whole = office.ask("job_show", jid=jid).fields["job"]
-    found = office.ask("job_show", jid=jid, grouped=True).fields
+    jid = rig.publish()
+    commit(rig.store, ret(cast("Any", rig.store.job(jid)), WEB2))
+    whole = rig.ask("job_show", jid=jid).fields["job"]
+    found = rig.ask("job_show", jid=jid, grouped=True).fields
     targets = whole.pop("targets")
     first = [{**targets[0], "absence": "never connected"}]
     assert (found["job"], found["without"], found["without_count"]) == (whole, first, 1)
     row = {"state": "returned", "retcode": 0, "reason": "", "body": b"\xc3"}
     assert found["returns"] == [{"names": ["web2"], **row}]
-    assert office.ask("job_return", jid=jid, target="web2").fields["return"] == row
-    assert office.ask("job_return", jid=jid, target="web1").fields["return"] is None
+    assert rig.ask("job_return", jid=jid, target="web2").fields["return"] == row
+    assert rig.ask("job_return", jid=jid, target="web1").fields["return"] is None
     monkeypatch.setattr(jobs, "GROUPED_BYTES", 0)
-    assert "returns" not in office.ask("job_show", jid=jid, grouped=True).fields
+    assert "returns" not in rig.ask("job_show", jid=jid, grouped=True).fields
 
 
 @pytest.mark.parametrize("verb", ["job_show", "job_kill", "job_return"])
-def test_an_unknown_job_is_told_in_a_sentence(office: Office, verb: str) -> None:
+def test_an_unknown_job_is_told_in_a_sentence(rig: MasterRig, verb: str) -> None:
     more = {"target": "web1"} if verb == "job_return" else {}
     with pytest.raises(UsageError, match="there is no job 20200101000000000000: it was never published here"):
-        office.ask(verb, jid="20200101000000000000", **more)
+        rig.ask(verb, jid="20200101000000000000", **more)
 
 
 # --- job_kill -------------------------------------------------------------------------------------
 
 
-def test_a_kill_tells_apart_who_is_asked_who_will_be_and_who_never_got_it(office: Office) -> None:
-    office.comes(WEB1)
-    jid = office.publish()
-    answer = office.ask("job_kill", jid=jid)
+def test_a_kill_tells_apart_who_is_asked_who_will_be_and_who_never_got_it(rig: MasterRig) -> None:
+    rig.comes(WEB1)
+    jid = rig.publish()
+    answer = rig.ask("job_kill", jid=jid)
     assert answer.fields == {"ids": ["web1"], "away": [], "cancelled": ["web2"]}
     assert answer.committed
-    assert office.state(jid, WEB1) is TargetState.QUEUED, "it says itself that it ended it"
-    assert office.state(jid, WEB2) is TargetState.CANCELLED
-    assert f"salt/job/{jid}/kill" in office.tags()
+    assert rig.state(jid, WEB1) is TargetState.QUEUED, "it says itself that it ended it"
+    assert rig.state(jid, WEB2) is TargetState.CANCELLED
+    assert f"salt/job/{jid}/kill" in rig.tags()
 
 
-def test_every_minion_that_may_have_the_job_is_sent_the_cancel(office: Office) -> None:
-    jid = office.publish()
-    office.ask("job_kill", jid=jid)
-    assert office.link.cancels == [("web1", jid), ("web2", jid)], "one may have come a moment ago"
+def test_every_minion_that_may_have_the_job_is_sent_the_cancel(rig: MasterRig) -> None:
+    jid = rig.publish()
+    rig.ask("job_kill", jid=jid)
+    assert rig.link.cancels == [("web1", jid), ("web2", jid)], "one may have come a moment ago"
 
 
-def test_a_minion_that_comes_back_gets_the_cancel_instead_of_the_job(office: Office) -> None:
-    office.comes(WEB1)
-    jid, kept = office.publish("web1"), office.publish("web1")
-    del office.master.present[WEB1]
-    assert office.ask("job_kill", jid=jid).fields == {"ids": [], "away": ["web1"], "cancelled": []}
-    office.link.cancels.clear()
+def test_a_minion_that_comes_back_gets_the_cancel_instead_of_the_job(rig: MasterRig) -> None:
+    rig.comes(WEB1)
+    jid, kept = rig.publish("web1"), rig.publish("web1")
+    del rig.master.present[WEB1]
+    assert rig.ask("job_kill", jid=jid).fields == {"ids": [], "away": ["web1"], "cancelled": []}
+    rig.link.cancels.clear()
     session = [WEB1, key(WEB1).fingerprint, True, "10.0.0.1", "0.1", "boot", "disk", "", 1, 1]
-    handle_pull(office.master, {"id": "web1", "session": session, "since": ""})
-    assert office.link.cancels == [("web1", jid)]
-    assert office.link.pulled_jobs == [kept]
+    handle_pull(rig.master, {"id": "web1", "session": session, "since": ""})
+    assert rig.link.cancels == [("web1", jid)]
+    assert rig.link.pulled_jobs == [kept]
 
 
 @pytest.mark.parametrize("state", [TargetState.RECEIVED, TargetState.RUNNING])
-def test_a_minion_that_takes_up_a_cancelled_job_is_told_again(office: Office, state: TargetState) -> None:
-    office.comes(WEB1)
-    jid, other = office.publish("web1"), office.publish("web1")
-    office.ask("job_kill", jid=jid)
-    office.link.cancels.clear()
+def test_a_minion_that_takes_up_a_cancelled_job_is_told_again(rig: MasterRig, state: TargetState) -> None:
+    rig.comes(WEB1)
+    jid, other = rig.publish("web1"), rig.publish("web1")
+    rig.ask("job_kill", jid=jid)
+    rig.link.cancels.clear()
     rows: dict[tuple[str, MinionId], PartRow] = {
         (one, WEB1): PartRow(one, WEB1, state, "", NOW) for one in (jid, other)
     }
-    assert store_transient_states(office.master, TransientStates(rows))
-    assert office.link.cancels == [("web1", jid)]
+    assert store_transient_states(rig.master, TransientStates(rows))
+    assert rig.link.cancels == [("web1", jid)]
 
 
-def test_a_kill_of_a_job_that_has_ended_changes_nothing(office: Office) -> None:
-    jid = office.publish("web1")
-    commit(office.store, ret(cast("Any", office.store.job(jid)), WEB1))
-    before = office.tags()
-    assert office.ask("job_kill", jid=jid).fields == {"ids": [], "away": [], "cancelled": []}
-    assert office.tags() == before
-    assert office.store.cancelled([jid]) == set()
+def test_a_kill_of_a_job_that_has_ended_changes_nothing(rig: MasterRig) -> None:
+    jid = rig.publish("web1")
+    commit(rig.store, ret(cast("Any", rig.store.job(jid)), WEB1))
+    before = rig.tags()
+    assert rig.ask("job_kill", jid=jid).fields == {"ids": [], "away": [], "cancelled": []}
+    assert rig.tags() == before
+    assert rig.store.cancelled([jid]) == set()
 
 
 # --- events ---------------------------------------------------------------------------------------
 
 
-def watch(office: Office, **fields: Any) -> EventStream:
-    wanted = office.ask("events", **{"pattern": "*", **fields}).follow
+def watch(rig: MasterRig, **fields: Any) -> EventStream:
+    wanted = rig.ask("events", **{"pattern": "*", **fields}).follow
     assert isinstance(wanted, Watch)
-    return EventStream(office.master, wanted)
+    return EventStream(rig.master, wanted)
 
 
 def seen(stream: EventStream) -> list[str]:
@@ -260,57 +260,57 @@ def seen(stream: EventStream) -> list[str]:
     return tags
 
 
-def test_events_without_a_beginning_are_those_to_come(office: Office) -> None:
-    office.publish()
-    stream = watch(office)
+def test_events_without_a_beginning_are_those_to_come(rig: MasterRig) -> None:
+    rig.publish()
+    stream = watch(rig)
     assert stream.news() is None
-    jid = office.publish()
+    jid = rig.publish()
     assert seen(stream) == [f"salt/job/{jid}/new"]
     assert stream.news() is None
 
 
-def test_events_are_filtered_by_a_glob_on_the_whole_tag(office: Office) -> None:
-    jid = office.publish("web1")
-    commit(office.store, ret(cast("Any", office.store.job(jid)), WEB1))
-    assert seen(watch(office, pattern="salt/job/*/ret/web[12]", after=0)) == [f"salt/job/{jid}/ret/web1"]
-    assert seen(watch(office, pattern="salt/job", after=0)) == []
+def test_events_are_filtered_by_a_glob_on_the_whole_tag(rig: MasterRig) -> None:
+    jid = rig.publish("web1")
+    commit(rig.store, ret(cast("Any", rig.store.job(jid)), WEB1))
+    assert seen(watch(rig, pattern="salt/job/*/ret/web[12]", after=0)) == [f"salt/job/{jid}/ret/web1"]
+    assert seen(watch(rig, pattern="salt/job", after=0)) == []
 
 
-def test_a_reader_goes_on_behind_its_cursor(office: Office) -> None:
-    jids = [office.publish() for _ in range(3)]
-    assert seen(watch(office, after=1)) == [f"salt/job/{jid}/new" for jid in jids[1:]]
+def test_a_reader_goes_on_behind_its_cursor(rig: MasterRig) -> None:
+    jids = [rig.publish() for _ in range(3)]
+    assert seen(watch(rig, after=1)) == [f"salt/job/{jid}/new" for jid in jids[1:]]
 
 
-def test_a_reader_can_begin_at_a_time(office: Office) -> None:
-    office.publish()
-    office.clock.advance(10)
-    jid = office.publish()
-    assert seen(watch(office, since=NOW + 5)) == [f"salt/job/{jid}/new"]
+def test_a_reader_can_begin_at_a_time(rig: MasterRig) -> None:
+    rig.publish()
+    rig.clock.advance(10)
+    jid = rig.publish()
+    assert seen(watch(rig, since=NOW + 5)) == [f"salt/job/{jid}/new"]
 
 
-def test_events_that_match_are_found_behind_many_that_do_not(office: Office) -> None:
-    with office.store.write() as tx:
+def test_events_that_match_are_found_behind_many_that_do_not(rig: MasterRig) -> None:
+    with rig.store.write() as tx:
         for _ in range(2 * events.PAGE + 1):
             tx.put_event("noise", {}, NOW)
         tx.put_event("signal", {"n": 1}, NOW)
-    assert seen(watch(office, pattern="signal", after=0)) == ["signal"]
+    assert seen(watch(rig, pattern="signal", after=0)) == ["signal"]
 
 
-def test_a_reader_who_wants_none_of_them_does_not_keep_the_others_waiting(office: Office) -> None:
-    with office.store.write() as tx:
+def test_a_reader_who_wants_none_of_them_does_not_keep_the_others_waiting(rig: MasterRig) -> None:
+    with rig.store.write() as tx:
         for _ in range(events.PAGES * events.PAGE + 1):
             tx.put_event("noise", {}, NOW)
-    stream = watch(office, pattern="signal", after=0)
+    stream = watch(rig, pattern="signal", after=0)
     assert stream.news() == {"seq": events.PAGES * events.PAGE, "events": []}
     assert stream.news() is None
 
 
-def test_a_message_of_events_is_closed_when_it_is_large(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_message_of_events_is_closed_when_it_is_large(rig: MasterRig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(events, "SIZE", 100)
-    with office.store.write() as tx:
+    with rig.store.write() as tx:
         for _ in range(4):
             tx.put_event("large", {"text": "x" * 60}, NOW)
-    stream = watch(office, after=0)
+    stream = watch(rig, after=0)
     sizes = []
     while news := stream.news():
         sizes.append(len(news["events"]))
@@ -319,31 +319,31 @@ def test_a_message_of_events_is_closed_when_it_is_large(office: Office, monkeypa
 
 @pytest.mark.parametrize("fields", [{"after": 1}, {"after": -1}, {"pattern": ""}, {"pattern": "x" * 257}])
 def test_a_cursor_that_was_never_given_out_and_a_pattern_without_sense_are_refused(
-    office: Office, fields: dict[str, Any]
+    rig: MasterRig, fields: dict[str, Any]
 ) -> None:
     with pytest.raises(UsageError):
-        office.ask("events", **{"pattern": "*", **fields})
+        rig.ask("events", **{"pattern": "*", **fields})
 
 
-def test_a_reader_learns_which_event_is_the_first_that_is_left(office: Office) -> None:
-    with office.store.write() as tx:
+def test_a_reader_learns_which_event_is_the_first_that_is_left(rig: MasterRig) -> None:
+    with rig.store.write() as tx:
         tx.put_event("old", {}, NOW - 100)
         tx.put_event("new", {}, NOW)
         tx.prune(NOW - 50)
-    assert office.ask("events", pattern="*", after=0).fields == {"seq": 0, "first": 2, "view": "all"}
+    assert rig.ask("events", pattern="*", after=0).fields == {"seq": 0, "first": 2, "view": "all"}
 
 
 # --- follow ---------------------------------------------------------------------------------------
 
 
 def test_large_returns_come_in_several_messages_and_the_last_one_ends_the_stream(
-    office: Office, monkeypatch: pytest.MonkeyPatch
+    rig: MasterRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    jid = office.publish()
-    job = cast("Any", office.store.job(jid))
+    jid = rig.publish()
+    job = cast("Any", rig.store.job(jid))
     body = b"x" * (8 * 1024 * 1024)
-    commit(office.store, ret(job, WEB1, body=body), ret(job, WEB2, body=body))
-    follower = JobFollower(office.master, Follow(jid, 0))
+    commit(rig.store, ret(job, WEB1, body=body), ret(job, WEB2, body=body))
+    follower = JobFollower(rig.master, Follow(jid, 0))
     messages = []
     while news := follower.news():
         messages.append(([row["id"] for row in news["returns"]], news.get("end", False)))
@@ -352,22 +352,22 @@ def test_large_returns_come_in_several_messages_and_the_last_one_ends_the_stream
     assert messages == [(["web1"], False), (["web2"], False), ([], True)]
 
 
-def test_whose_turn_has_not_come_is_told_once_and_read_once(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
-    publish(office.store, one := job(1, (WEB1, WEB2), batch=Batch(1)))
-    follower = JobFollower(office.master, Follow(one.jid, 0))
+def test_whose_turn_has_not_come_is_told_once_and_read_once(rig: MasterRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    publish(rig.store, one := job(1, (WEB1, WEB2), batch=Batch(1)))
+    follower = JobFollower(rig.master, Follow(one.jid, 0))
     read: list[TargetState] = []
-    targets_in = office.store.targets_in
+    targets_in = rig.store.targets_in
 
     def noted(jid: Jid, state: TargetState) -> list[TargetRow]:
         read.append(state)
         return targets_in(jid, state)
 
-    monkeypatch.setattr(office.store, "targets_in", noted)
+    monkeypatch.setattr(rig.store, "targets_in", noted)
     told = [_states(follower.news()), _states(follower.news())]
-    move(office.store, one, WEB1, TargetState.QUEUED)
+    move(rig.store, one, WEB1, TargetState.QUEUED)
     told += [_states(follower.news()), _states(follower.news())]
-    move(office.store, one, WEB1, TargetState.RUNNING)
-    move(office.store, one, WEB2, TargetState.CANCELLED)
+    move(rig.store, one, WEB1, TargetState.RUNNING)
+    move(rig.store, one, WEB2, TargetState.CANCELLED)
     told.append(_states(follower.news()))
     assert told == [
         [("web1", "planned"), ("web2", "planned")],
@@ -387,29 +387,29 @@ def _states(news: dict[str, Any] | None) -> list[tuple[str, str]]:
 
 
 def test_a_full_store_refuses_new_jobs_and_says_how_to_make_room() -> None:
-    office = Office(store_max=10_000)
-    jid = office.publish("web1")
-    commit(office.store, ret(cast("Any", office.store.job(jid)), WEB1, body=b"x" * 10_000))
+    rig = MasterRig(store_max=10_000)
+    jid = rig.publish("web1")
+    commit(rig.store, ret(cast("Any", rig.store.job(jid)), WEB1, body=b"x" * 10_000))
     with pytest.raises(StoreError, match=r"the store is full.*saltlite job kill JID.*raise store_max.*Nothing was"):
-        office.publish()
-    assert len(office.ask("job_list").fields["jobs"]) == 1
+        rig.publish()
+    assert len(rig.ask("job_list").fields["jobs"]) == 1
 
 
 def test_a_full_store_still_answers_a_publish_that_was_made_already() -> None:
-    office = Office(store_max=10_000)
+    rig = MasterRig(store_max=10_000)
     fields = {"request_id": "0" * 32, "tgt": "web1", "tgt_type": "glob", "calls": [["test.ping", [], {}]]}
-    jid = Jid(office.ask("publish", **fields).fields["jid"])
-    commit(office.store, ret(cast("Any", office.store.job(jid)), WEB1, body=b"x" * 10_000))
-    assert office.ask("publish", **fields).fields["jid"] == jid
+    jid = Jid(rig.ask("publish", **fields).fields["jid"])
+    commit(rig.store, ret(cast("Any", rig.store.job(jid)), WEB1, body=b"x" * 10_000))
+    assert rig.ask("publish", **fields).fields["jid"] == jid
 
 
 # --- status ---------------------------------------------------------------------------------------
 
 
-def test_the_status_has_what_the_link_says_and_none_where_it_is_silent(office: Office) -> None:
-    office.comes(WEB1)
-    office.publish()
-    question = office.ask("status").question
+def test_the_status_has_what_the_link_says_and_none_where_it_is_silent(rig: MasterRig) -> None:
+    rig.comes(WEB1)
+    rig.publish()
+    question = rig.ask("status").question
     assert question is not None
     assert question.message(7) == ipc.ask_stats(7)
     figures = {"sessions": 1}

@@ -265,7 +265,7 @@ def test_pending_keys_of_one_network_have_a_limit(addresses: list[str], another:
     assert decide(presented(proof=proof(), address=another), it, NOW).state == KeyState.ACCEPTED
 
 
-def crowd(address_of: Callable[[int], str]) -> list[KeyRecord]:
+def pending_keys(address_of: Callable[[int], str]) -> list[KeyRecord]:
     """As many keys as there are places, each a second later than the one before."""
     return [
         record(f"m{number}", KeyState.PENDING, at=NOW + number, address=address_of(number))
@@ -277,14 +277,14 @@ LATER = NOW + PENDING_KEYS
 
 
 def test_when_all_places_are_taken_the_newest_of_the_network_that_has_the_most_makes_room() -> None:
-    rows = crowd(lambda number: f"10.{number // 16}.0.1" if number < 992 else f"10.100.{number - 992}.1")
+    rows = pending_keys(lambda number: f"10.{number // 16}.0.1" if number < 992 else f"10.100.{number - 992}.1")
     verdict = decide(presented(address="192.0.2.1"), store(*rows), LATER)
     assert (verdict.state, verdict.drop) == (KeyState.PENDING, (rows[991].fingerprint,))
 
 
 def test_a_whole_site_of_networks_with_one_key_each_makes_room_for_another_site() -> None:
     """A /48 has 65,536 networks of one owner."""
-    rows = crowd(lambda number: f"2001:db8:bad:{number:x}::1" if number else "2001:db8:900d:1::1")
+    rows = pending_keys(lambda number: f"2001:db8:bad:{number:x}::1" if number else "2001:db8:900d:1::1")
     it = store(*rows)
     first = decide(presented(address="192.0.2.1"), it, LATER)
     assert (first.state, first.drop) == (KeyState.PENDING, (rows[-1].fingerprint,))
@@ -292,19 +292,19 @@ def test_a_whole_site_of_networks_with_one_key_each_makes_room_for_another_site(
 
 
 def test_a_key_that_waits_alone_in_its_site_is_never_displaced() -> None:
-    rows = crowd(lambda number: f"10.{number // 256}.{number % 256}.1")
+    rows = pending_keys(lambda number: f"10.{number // 256}.{number % 256}.1")
     assert decide(presented(address="192.0.2.1"), store(*rows), LATER) == KeyVerdict("busy")
 
 
 def test_of_sites_with_equally_many_keys_the_later_one_loses() -> None:
     """So a site that waited before a flood of others keeps its places."""
-    rows = crowd(lambda number: f"10.{number // 4 // 256}.{number // 4 % 256}.{number % 4}")
+    rows = pending_keys(lambda number: f"10.{number // 4 // 256}.{number // 4 % 256}.{number % 4}")
     verdict = decide(presented(address="192.0.2.1"), store(*rows), LATER)
     assert verdict.drop == (rows[-1].fingerprint,)
 
 
 def test_when_all_places_are_taken_a_key_not_seen_for_long_makes_room_before_others() -> None:
-    rows = crowd(lambda number: f"10.{number // 16}.0.1")
+    rows = pending_keys(lambda number: f"10.{number // 16}.0.1")
     verdict = decide(presented(address="192.0.2.1"), store(*rows), NOW + UNSEEN_S)
     assert (verdict.state, verdict.drop) == (KeyState.PENDING, (rows[0].fingerprint,))
 

@@ -10,7 +10,7 @@ from saltlite.master.processes.link import LinkProcess
 from saltlite.platform.link import SendResult
 from saltlite.wire.framing import IpcMessage, pack, unpack
 from saltlite.wire.messages import response_message
-from tests.support.memory_fleet import MESSAGES, Guest, Table
+from tests.support.memory_fleet import MESSAGES, Peer, SessionRig
 
 
 class Reactor:
@@ -61,41 +61,41 @@ class Link:
     """A link process with a real manager; `sent` counts the frames that left."""
 
     def __init__(self) -> None:
-        self.reactor, self.table = Reactor(), Table()
+        self.reactor, self.rig = Reactor(), SessionRig()
         self.sent = 0
-        self.process = LinkProcess(cast("Any", self.reactor), self.table.manager, lambda _owner: cast("Any", self))
+        self.process = LinkProcess(cast("Any", self.reactor), self.rig.manager, lambda _owner: cast("Any", self))
 
     def send(self, _route: bytes, _frame: bytes) -> SendResult:
         self.sent += 1
         return SendResult.OK
 
-    def join(self, name: str) -> Guest:
-        guest = self.table.join(name)
-        self.table.take()
-        return guest
+    def join(self, name: str) -> Peer:
+        peer = self.rig.join(name)
+        self.rig.take()
+        return peer
 
-    def ask(self, guest: Guest, n: int, path: str = "a") -> None:
-        frame = guest.seal({"t": "file_request", **MESSAGES["file_request"], "n": n, "path": path})
-        self.process.on_frame(guest.route, -1, "", frame)
+    def ask(self, peer: Peer, n: int, path: str = "a") -> None:
+        frame = peer.seal({"t": "file_request", **MESSAGES["file_request"], "n": n, "path": path})
+        self.process.on_frame(peer.route, -1, "", frame)
         self.reactor.turn()
 
 
 def test_all_questions_about_one_file_go_to_the_same_mworker_and_others_elsewhere() -> None:
     link = Link()
     mworkers = [MWorker(link) for _ in range(4)]
-    guests = [link.join(f"web{number}") for number in range(20)]
-    for guest in guests:
-        link.ask(guest, 1)
+    peers = [link.join(f"web{number}") for number in range(20)]
+    for peer in peers:
+        link.ask(peer, 1)
     assert sorted(len(mworker.got) for mworker in mworkers) == [0, 0, 0, 20]
-    for number, guest in enumerate(guests):
-        link.ask(guest, 2, f"file{number}")
+    for number, peer in enumerate(peers):
+        link.ask(peer, 2, f"file{number}")
     assert all(mworker.got for mworker in mworkers)
 
 
 def test_the_answer_leaves_once_and_a_second_one_does_not() -> None:
     link = Link()
-    mworker, guest = MWorker(link), link.join("web1")
-    link.ask(guest, 1)
+    mworker, peer = MWorker(link), link.join("web1")
+    link.ask(peer, 1)
     ((_id, session, number),) = mworker.got
     before = link.sent
     for _ in range(2):
@@ -106,9 +106,9 @@ def test_the_answer_leaves_once_and_a_second_one_does_not() -> None:
 
 def test_what_a_dead_mworker_did_not_answer_is_asked_of_another_or_of_the_next_one() -> None:
     link = Link()
-    first, guest = MWorker(link), link.join("web1")
-    link.ask(guest, 1)
-    link.ask(guest, 2)
+    first, peer = MWorker(link), link.join("web1")
+    link.ask(peer, 1)
+    link.ask(peer, 2)
     first.say({"t": "response", "session": first.got[0][1], "message": response_message(1, "ok")})
     link.reactor.turn()
     first.die()

@@ -34,8 +34,8 @@ from saltlite.platform.reactor import Reactor
 from saltlite.wire.framing import IpcMessage
 from saltlite.wire.job_body import sign
 from tests.support.keys import DAY, JOB_PRIVATE, NOW, certificate
-from tests.support.master import Office
-from tests.support.memory_fleet import Table
+from tests.support.master import MasterRig
+from tests.support.memory_fleet import SessionRig
 from tests.support.store import WEB1, WEB2, commit, had_sessions, job, publish, ret, row
 
 ME = certificate(NOW).name
@@ -43,31 +43,31 @@ UP = MasterRow(ME, 1, certificate(NOW).encode(), "a:4515", "1.0", MasterState.UP
 
 
 @pytest.fixture
-def office() -> Office:
+def rig() -> MasterRig:
     """A master that shares its store with `b` and `c`, of which c was lost. m1 is here, m2 and m3 are at b."""
-    office = Office("m1", "m2", "m3")
-    office.master.shared = cast("SharedStore", office.store)
-    with office.store.write() as tx:
+    rig = MasterRig("m1", "m2", "m3")
+    rig.master.shared = cast("SharedStore", rig.store)
+    with rig.store.write() as tx:
         tx.renew(UP)
         tx.renew(replace(UP, name="b", weight=50))
         tx.renew(replace(UP, name="c", state=MasterState.FENCED, certificate=b"?"))
         for minion, name in (("m1", ME), ("m2", "b"), ("m3", "b")):
             had_sessions(tx, [row(minion, up=True, master=name)])  # type: ignore[arg-type]  # an id
-    return office
+    return rig
 
 
-def states(office: Office) -> dict[str, str]:
-    return {one.name: str(one.state) for one in cast("SharedStore", office.store).masters()}
+def states(rig: MasterRig) -> dict[str, str]:
+    return {one.name: str(one.state) for one in cast("SharedStore", rig.store).masters()}
 
 
-def test_the_list_has_each_master_with_its_sessions(office: Office) -> None:
-    rows = {one["name"]: one for one in office.ask("masters").fields["masters"]}
+def test_the_list_has_each_master_with_its_sessions(rig: MasterRig) -> None:
+    rows = {one["name"]: one for one in rig.ask("masters").fields["masters"]}
     assert {name: (one["state"], one["sessions"], one["weight"]) for name, one in rows.items()} == {
         ME: ("up", 1, 100),
         "b": ("up", 2, 50),
         "c": ("fenced", 0, 100),
     }
-    assert rows["b"]["behind"] == office.store.last_seq()
+    assert rows["b"]["behind"] == rig.store.last_seq()
     assert (rows["c"]["behind"], rows["c"]["certificate_until"]) == (None, None)
     assert rows[ME]["certificate_until"] == certificate(NOW).not_after
 
@@ -94,32 +94,32 @@ def test_the_list_has_each_master_with_its_sessions(office: Office) -> None:
     ],
 )
 def test_what_keeps_a_certificate_from_being_renewed_is_named(
-    office: Office, holder: str, changes: dict[str, Any], sentence: str
+    rig: MasterRig, holder: str, changes: dict[str, Any], sentence: str
 ) -> None:
     until = certificate(NOW).not_after
-    office.clock.advance(until - 20 * DAY - office.clock.wall())
-    with office.store.write() as tx:
+    rig.clock.advance(until - 20 * DAY - rig.clock.wall())
+    with rig.store.write() as tx:
         tx.renew(replace(UP, name="b", **changes))
         tx.describe_master("b", json.dumps({"holder": holder}))
         tx.offer_certificate("b", changes.get("renewed", b""))
-    rows = {one["name"]: one for one in office.ask("masters").fields["masters"]}
+    rows = {one["name"]: one for one in rig.ask("masters").fields["masters"]}
     said = rows["b"]["certificate_problem"]
     assert sentence in said
     assert bool(sentence) == bool(said)
     assert rows["c"]["certificate_problem"] == "", "it has stopped"
     assert rows[ME]["certificate_problem"] == "", "it has not described itself yet"
     assert f'saltlite_masters_certificate_until_seconds{{master="{ME}"}} {until}' in fleet_metrics(
-        {**_figures(office.master), "link": None}
+        {**_figures(rig.master), "link": None}
     )
 
 
-def test_a_removal_says_if_the_master_with_the_fleet_key_is_away(office: Office) -> None:
-    with office.store.write() as tx:
+def test_a_removal_says_if_the_master_with_the_fleet_key_is_away(rig: MasterRig) -> None:
+    with rig.store.write() as tx:
         for name, holder in (("c", ME), ("d", "gone")):
             tx.renew(replace(UP, name=name, start=2, state=MasterState.FENCED, certificate=b"?"))
             tx.describe_master(name, json.dumps({"holder": holder}))
-    assert office.ask("master_remove", name="c").fields["holder_away"] == ""
-    assert office.ask("master_remove", name="d").fields["holder_away"] == "gone"
+    assert rig.ask("master_remove", name="c").fields["holder_away"] == ""
+    assert rig.ask("master_remove", name="d").fields["holder_away"] == "gone"
 
 
 @pytest.mark.parametrize(
@@ -130,8 +130,8 @@ def test_numbers_of_events_count_no_time_line(after: int, last: int, count: int)
     assert count_after(after, last) == count
 
 
-def test_the_status_and_the_metrics_have_the_masters(office: Office) -> None:
-    figures = _figures(office.master)
+def test_the_status_and_the_metrics_have_the_masters(rig: MasterRig) -> None:
+    figures = _figures(rig.master)
     assert [one["name"] for one in figures["masters"]] == sorted([ME, "b", "c"])
     figures["store"]["seq"] = (2 << TIME_LINE_BITS) + 7
     text = fleet_metrics({**figures, "link": None})
@@ -141,126 +141,132 @@ def test_the_status_and_the_metrics_have_the_masters(office: Office) -> None:
     assert 'saltlite_masters_sessions{master="b"} 2' in text
     assert "saltlite_masters_differences 0" in text
     assert "saltlite_master_has_lease" not in text
-    link: dict[str, Any] = {**Table().manager.figures(), "mworkers": 1, "uncommitted": 0, "lag_s": 0.0, "skipped": 0}
+    link: dict[str, Any] = {
+        **SessionRig().manager.figures(),
+        "mworkers": 1,
+        "uncommitted": 0,
+        "lag_s": 0.0,
+        "skipped": 0,
+    }
     for lease in (False, True):
         answer = {**figures, "conflicts": 0, "minions": [], "link": {**link, "lease": lease}}
         answer["counts"] = {**figures["counts"], "pending": 0}
         assert f"saltlite_master_has_lease {int(lease)}" in fleet_metrics(answer)
         assert ("lease: " in _text(answer, Console(None, None, None))) is not lease
-    office.master.shared = None
-    assert "masters" not in _figures(office.master)
+    rig.master.shared = None
+    assert "masters" not in _figures(rig.master)
 
 
-def test_a_master_that_is_drained_takes_no_minions_until_that_is_undone(office: Office) -> None:
-    assert office.ask("master_drain", name="b").fields == {"name": "b", "state": "draining"}
-    assert office.ask("master_drain", name="b").fields["state"] == "draining"
-    assert states(office)["b"] == "draining"
+def test_a_master_that_is_drained_takes_no_minions_until_that_is_undone(rig: MasterRig) -> None:
+    assert rig.ask("master_drain", name="b").fields == {"name": "b", "state": "draining"}
+    assert rig.ask("master_drain", name="b").fields["state"] == "draining"
+    assert states(rig)["b"] == "draining"
     with pytest.raises(RefusedError, match=f"no other master is up that could take the minions of {ME}"):
-        office.ask("master_drain", name=ME)
-    assert office.ask("master_drain", name="b", ends=True).fields["state"] == "up"
-    assert states(office) == {ME: "up", "b": "up", "c": "fenced"}
-    tags = [event.tag for event in office.store.events()]
+        rig.ask("master_drain", name=ME)
+    assert rig.ask("master_drain", name="b", ends=True).fields["state"] == "up"
+    assert states(rig) == {ME: "up", "b": "up", "c": "fenced"}
+    tags = [event.tag for event in rig.store.events()]
     assert [tag for tag in tags if tag.startswith("salt/master")] == [
         "salt/master/b/drained",
         "salt/master/b/drain ended",
     ]
 
 
-def test_a_master_is_removed_once_it_has_stopped(office: Office) -> None:
+def test_a_master_is_removed_once_it_has_stopped(rig: MasterRig) -> None:
     for name, sentence in ((ME, "is this master"), ("b", "drain it .saltlite master drain b., stop it")):
         with pytest.raises(RefusedError, match=sentence):
-            office.ask("master_remove", name=name)
-    office.ask("master_remove", name="c")
-    assert sorted(states(office)) == sorted([ME, "b"])
+            rig.ask("master_remove", name=name)
+    rig.ask("master_remove", name="c")
+    assert sorted(states(rig)) == sorted([ME, "b"])
 
 
-def test_a_master_whose_jobs_are_open_is_not_removed(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_master_whose_jobs_are_open_is_not_removed(rig: MasterRig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(masters, "OPEN_AT_ONCE", 1)
-    with office.store.write() as tx:
+    with rig.store.write() as tx:
         tx.renew(replace(UP, name="c", start=2, state=MasterState.FENCED))
     theirs = job(1, signature=sign(JOB_PRIVATE, job().body))
-    publish(office.store, theirs, job(2))
-    with office.store.write() as tx:
-        had_sessions(tx, [row(name, up=False, last_seen=office.clock.wall()) for name in (WEB1, WEB2)])
+    publish(rig.store, theirs, job(2))
+    with rig.store.write() as tx:
+        had_sessions(tx, [row(name, up=False, last_seen=rig.clock.wall()) for name in (WEB1, WEB2)])
     said = f"job {theirs.jid} of c is open on web1 and 1 more,.*saltlite job kill {theirs.jid}.*away for a day"
     with pytest.raises(RefusedError, match=said):
-        office.ask("master_remove", name="c")
-    commit(office.store, ret(theirs, WEB1), ret(theirs, WEB2))
-    office.ask("master_remove", name="c")
-    assert sorted(states(office)) == sorted([ME, "b"])
+        rig.ask("master_remove", name="c")
+    commit(rig.store, ret(theirs, WEB1), ret(theirs, WEB2))
+    rig.ask("master_remove", name="c")
+    assert sorted(states(rig)) == sorted([ME, "b"])
 
 
-def test_a_minion_that_has_been_away_for_a_day_keeps_no_master(office: Office) -> None:
-    with office.store.write() as tx:
+def test_a_minion_that_has_been_away_for_a_day_keeps_no_master(rig: MasterRig) -> None:
+    with rig.store.write() as tx:
         tx.renew(replace(UP, name="c", start=2, state=MasterState.FENCED))
-        had_sessions(tx, [row(WEB1, up=False, last_seen=office.clock.wall())])
-    publish(office.store, job(1, (WEB1,), signature=sign(JOB_PRIVATE, job(1, (WEB1,)).body)))
-    office.clock.advance(masters.AWAY_S - 1.0)
+        had_sessions(tx, [row(WEB1, up=False, last_seen=rig.clock.wall())])
+    publish(rig.store, job(1, (WEB1,), signature=sign(JOB_PRIVATE, job(1, (WEB1,)).body)))
+    rig.clock.advance(masters.AWAY_S - 1.0)
     with pytest.raises(RefusedError, match="is open on web1,"):
-        office.ask("master_remove", name="c")
-    office.clock.advance(2.0)
-    office.ask("master_remove", name="c")
-    assert sorted(states(office)) == sorted([ME, "b"])
+        rig.ask("master_remove", name="c")
+    rig.clock.advance(2.0)
+    rig.ask("master_remove", name="c")
+    assert sorted(states(rig)) == sorted([ME, "b"])
 
 
-def test_masters_that_are_not_there_are_named(office: Office) -> None:
+def test_masters_that_are_not_there_are_named(rig: MasterRig) -> None:
     for verb in ("master_drain", "master_remove"):
         with pytest.raises(NoTargetError, match=r"there is no master d: .*b, c.* share this store"):
-            office.ask(verb, name="d")
+            rig.ask(verb, name="d")
     with pytest.raises(RefusedError, match="c is fenced: only a master that is up can be drained"):
-        office.ask("master_drain", name="c")
-    office.master.shared = None
+        rig.ask("master_drain", name="c")
+    rig.master.shared = None
     for verb, fields in (("masters", {}), ("master_drain", {"name": "b"}), ("master_remove", {"name": "b"})):
         with pytest.raises(UsageError, match="shares its store with no other"):
-            office.ask(verb, **fields)
+            rig.ask(verb, **fields)
 
 
-def test_only_who_has_the_right_drains_and_removes(office: Office) -> None:
+def test_only_who_has_the_right_drains_and_removes(rig: MasterRig) -> None:
     for verb, fields in (("masters", {}), ("master_drain", {"name": "b"}), ("master_remove", {"name": "b"})):
         with pytest.raises(RefusedError):
-            handle_request(office.master, Principal("eve", 1001), {"v": 1, "verb": verb, **fields})
+            handle_request(rig.master, Principal("eve", 1001), {"v": 1, "verb": verb, **fields})
 
 
 # -- differences
 
 
-def described(office: Office, folder: Path, name: str, more: str = "") -> SelfDescription:
+def described(rig: MasterRig, folder: Path, name: str, more: str = "") -> SelfDescription:
     """What the master of that name says, whose files are in that folder."""
     for roots in ("srv/salt", "srv/pillar"):
         (folder / roots).mkdir(parents=True, exist_ok=True)
     (folder / "master").write_text(f"root_dir: {folder}\n{more}")
-    store, clock = cast("SharedStore", office.store), ManualClock(wall=office.store.clock())
+    store, clock = cast("SharedStore", rig.store), ManualClock(wall=rig.store.clock())
     said = SelfDescription(load_master(str(folder)).config, store, clock, name)
     said.renew()
     return said
 
 
-def test_what_differs_between_masters_is_named(office: Office, tmp_path: Path) -> None:
+def test_what_differs_between_masters_is_named(rig: MasterRig, tmp_path: Path) -> None:
     there, here = tmp_path / "b", tmp_path / "a"
-    described(office, here, ME)
-    said = described(office, there, "b")
-    assert office.ask("masters").fields["differences"] == []
-    renewals = office.store.last_seq()
+    described(rig, here, ME)
+    said = described(rig, there, "b")
+    assert rig.ask("masters").fields["differences"] == []
+    renewals = rig.store.last_seq()
     said.renew()
-    assert office.store.last_seq() == renewals
+    assert rig.store.last_seq() == renewals
     (there / "srv/salt/top.sls").write_text("base: {}")
-    described(office, there, "b", "nodegroups: {web: 'G@role:web'}\npublisher_acl: {eve: ['.*']}\n")
-    said = described(office, there, "b")
-    assert office.ask("masters").fields["differences"] == [f"file_roots differ: b | {ME}"]
+    described(rig, there, "b", "nodegroups: {web: 'G@role:web'}\npublisher_acl: {eve: ['.*']}\n")
+    said = described(rig, there, "b")
+    assert rig.ask("masters").fields["differences"] == [f"file_roots differ: b | {ME}"]
     (here / "srv/salt/top.sls").write_text("base: {}")
     for folder in (".git", "__pycache__"):
         (here / "srv/salt" / folder).mkdir()
         (here / "srv/salt" / folder / "index").write_text("of this machine")
-    described(office, here, ME)
-    assert office.ask("masters").fields["differences"] == []
+    described(rig, here, ME)
+    assert rig.ask("masters").fields["differences"] == []
     (there / "srv/salt/top.sls").write_text("base: []")
     os.utime(there / "srv/salt/top.sls", (1, 1))
     said.renew()
-    assert office.ask("masters").fields["differences"] == [f"file_roots differ: b | {ME}"]
-    described(office, there, "b", "nodegroups: {web: 'G@role:web'}\npublisher_acl: {eve: ['.*']}\n")
-    with office.store.write() as tx:
+    assert rig.ask("masters").fields["differences"] == [f"file_roots differ: b | {ME}"]
+    described(rig, there, "b", "nodegroups: {web: 'G@role:web'}\npublisher_acl: {eve: ['.*']}\n")
+    with rig.store.write() as tx:
         tx.renew(replace(UP, name="b", version="2.0"))
-    assert office.ask("masters").fields["differences"] == [
+    assert rig.ask("masters").fields["differences"] == [
         f"the versions differ: b | {ME}",
         f"access rules differ: b | {ME}",
         f"file_roots differ: b | {ME}",
@@ -279,16 +285,16 @@ def test_what_differs_between_masters_is_named(office: Office, tmp_path: Path) -
     ],
 )
 def test_options_that_decide_what_minions_may_and_get_are_compared(
-    office: Office, tmp_path: Path, option: str, what: str
+    rig: MasterRig, tmp_path: Path, option: str, what: str
 ) -> None:
-    described(office, tmp_path / "a", ME)
-    described(office, tmp_path / "b", "b", option + "\n")
-    assert office.ask("masters").fields["differences"] == [f"{what} differ: b | {ME}"]
+    described(rig, tmp_path / "a", ME)
+    described(rig, tmp_path / "b", "b", option + "\n")
+    assert rig.ask("masters").fields["differences"] == [f"{what} differ: b | {ME}"]
 
 
 @pytest.mark.parametrize("silent_s", [["x"], {"m1": "x"}, {"m9": 1.0}, {"m1": -1}, {"m1": float("nan")}, None])
-def test_what_another_master_says_of_its_minions_is_checked(office: Office, silent_s: object) -> None:
-    store, reactor = cast("SharedStore", office.store), Delays()
+def test_what_another_master_says_of_its_minions_is_checked(rig: MasterRig, silent_s: object) -> None:
+    store, reactor = cast("SharedStore", rig.store), Delays()
     question = Question(lambda _number: {}, lambda _reply: {}, elsewhere=[MinionId("m1"), MinionId("m2")])
     answers: list[IpcMessage] = []
 
@@ -296,12 +302,12 @@ def test_what_another_master_says_of_its_minions_is_checked(office: Office, sile
         answers.append(reply)
         assert known
 
-    OtherMasters(cast("Reactor", reactor), store, office.clock, ME).ask(question, {"silent_s": {"m3": 1.0}}, answer)
-    (asked,) = [event.seq for event in office.store.events() if event.tag == f"salt/master/{ME}/asked"]
-    with office.store.write() as tx:
+    OtherMasters(cast("Reactor", reactor), store, rig.clock, ME).ask(question, {"silent_s": {"m3": 1.0}}, answer)
+    (asked,) = [event.seq for event in rig.store.events() if event.tag == f"salt/master/{ME}/asked"]
+    with rig.store.write() as tx:
         for by, said in (("b", silent_s), ("c", {"m2": 2})):
             tx.put_event(f"salt/master/{by}/seen", {"by": by, "asked": asked, "silent_s": said}, NOW)
-    office.clock.advance(SEEN_S)
+    rig.clock.advance(SEEN_S)
     reactor.run()
     assert answers == [{"silent_s": {"m3": 1.0, "m2": 2.0}}]
 
@@ -320,16 +326,16 @@ class Delays:
             self._calls.pop()()
 
 
-def test_a_row_of_the_database_cannot_write_to_the_terminal_of_an_operator(office: Office) -> None:
-    with office.store.write() as tx:
+def test_a_row_of_the_database_cannot_write_to_the_terminal_of_an_operator(rig: MasterRig) -> None:
+    with rig.store.write() as tx:
         tx.renew(replace(UP, name="b\x1b[2J", version="2\x1b]0;x\x07", address="\x9b"))
-    shown = masters_text(office.ask("masters").fields, Console(None, None, None))
+    shown = masters_text(rig.ask("masters").fields, Console(None, None, None))
     assert "the versions differ: " in shown
     assert all(line.isprintable() for line in shown.splitlines())
 
 
-def test_the_list_says_what_a_fenced_master_is_and_what_to_do(office: Office) -> None:
-    shown = masters_text(office.ask("masters").fields, Console(None, None, None)).splitlines()
+def test_the_list_says_what_a_fenced_master_is_and_what_to_do(rig: MasterRig) -> None:
+    shown = masters_text(rig.ask("masters").fields, Console(None, None, None)).splitlines()
     assert [line for line in shown if "has stopped, or is cut off from the database" in line] == shown[-1:]
     assert shown[-1].startswith("c is fenced: ")
 
@@ -343,13 +349,13 @@ def test_the_address_is_looked_up_without_a_codec(monkeypatch: pytest.MonkeyPatc
     assert asked == [b"127.0.0.1"]
 
 
-def test_a_clock_that_is_off_is_named(office: Office, tmp_path: Path) -> None:
+def test_a_clock_that_is_off_is_named(rig: MasterRig, tmp_path: Path) -> None:
     (tmp_path / "master").write_text(f"root_dir: {tmp_path}\n")
-    store, clock = cast("SharedStore", office.store), ManualClock(wall=office.store.clock() - 60)
+    store, clock = cast("SharedStore", rig.store), ManualClock(wall=rig.store.clock() - 60)
     SelfDescription(load_master(str(tmp_path)).config, store, clock, "b").renew()
-    with office.store.write() as tx:
+    with rig.store.write() as tx:
         tx.describe_master(ME, "no JSON")
-    (said,) = office.ask("masters").fields["differences"]
+    (said,) = rig.ask("masters").fields["differences"]
     assert said == "the clock of b is 60 s behind the database's"
 
 
@@ -365,7 +371,7 @@ def test_a_clock_that_is_off_is_named(office: Office, tmp_path: Path) -> None:
     ],
 )
 def test_a_master_is_asked_about_its_session_unless_the_newcomer_is_a_later_one_of_the_same_start(
-    office: Office,
+    rig: MasterRig,
     monkeypatch: pytest.MonkeyPatch,
     run: int,
     handshake: int,
@@ -373,30 +379,30 @@ def test_a_master_is_asked_about_its_session_unless_the_newcomer_is_a_later_one_
     incarnation: str,
     asks: bool,
 ) -> None:
-    key = office.store.holder(MinionId("m2"))
+    key = rig.store.holder(MinionId("m2"))
     assert key is not None
-    with office.store.write() as tx:
+    with rig.store.write() as tx:
         known = row(key.id, up=True, master="b", boot_id="boot", incarnation="disk", run=4, handshake=1)
         tx.claim([replace(known, fingerprint=key.fingerprint)])
     hello = {"id": key.id, "boot": boot, "incarnation": incarnation, "order": [run, handshake]}
     ask = {"session": 8, "public": key.public, "address": "10.0.0.7", "hello": hello}
-    before = office.store.last_seq()
+    before = rig.store.last_seq()
     writes: list[bool] = []
-    now = office.master.clock.wall()
+    now = rig.master.clock.wall()
 
     def wall() -> float:
-        writes.append(office.store._writing)
+        writes.append(rig.store._writing)
         return now
 
-    monkeypatch.setattr(office.master.clock, "wall", wall)
-    assert ask_owners(office.master, [ask]) == ({8} if asks else set())
+    monkeypatch.setattr(rig.master.clock, "wall", wall)
+    assert ask_owners(rig.master, [ask]) == ({8} if asks else set())
     assert not any(writes), "the database may have to tell the time"
-    assert [event.data["by"] for event in office.store.events(before)] == ([ME] if asks else [])
+    assert [event.data["by"] for event in rig.store.events(before)] == ([ME] if asks else [])
 
 
 @pytest.mark.parametrize("data", ['{"seq": "x"}', '{"seq": -1}', "[1]", "[" * 10_000, ""])
-def test_how_far_readers_are_is_said_also_where_a_stranger_wrote_the_cursor(office: Office, data: str) -> None:
-    with office.store.write() as tx:
+def test_how_far_readers_are_is_said_also_where_a_stranger_wrote_the_cursor(rig: MasterRig, data: str) -> None:
+    with rig.store.write() as tx:
         tx.put_event("x", {}, NOW)
         tx.put_reader(ReaderRow("hooks", "b", 1, 1, data))
-    assert _lag(office.master, "hooks", "")["behind"] == 0
+    assert _lag(rig.master, "hooks", "")["behind"] == 0

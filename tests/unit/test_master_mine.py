@@ -25,10 +25,10 @@ from saltlite.salt.utils import mine as salt_mine
 from saltlite.targeting.banks import MINE, MINE_MAX, MINE_TIMES
 from saltlite.targeting.fleet import Budget
 from saltlite.wire.messages import Message
-from tests.support.master import ROOT, Office
+from tests.support.master import ROOT, MasterRig
 
 
-class Site(Office):
+class Site(MasterRig):
     """Minions that ask as their functions do; `asked` notes how many bytes each request had."""
 
     def __init__(self, **config: Any) -> None:
@@ -38,14 +38,14 @@ class Site(Office):
     def master_of(self, minion: str) -> MasterRequests:
         site = self
 
-        class Way:
+        class Requests:
             def request(self, message: Message) -> Message:
                 site.asked.append(len(message["data"]))
                 found: list[Message] = []
                 answer(site.master, site.documents, MinionId(minion), message, found.append)
                 return found[0]
 
-        return MasterRequests(Way())
+        return MasterRequests(Requests())
 
     def get(self, reader: str, tgt: str = "*", fun: str = "ip", tgt_type: str = "glob", **fields: Any) -> Any:
         master = self.master_of(reader)

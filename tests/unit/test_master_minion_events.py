@@ -19,32 +19,32 @@ from saltlite.wire.codec import encode
 from saltlite.wire.limits import EVENT_DATA_MAX, EVENT_EVERY_S, EVENT_TAG_MAX, EVENTS_AT_ONCE
 from saltlite.wire.messages import Message
 from tests.support.keys import NOW
-from tests.support.master import Office
+from tests.support.master import MasterRig
 
 JID = "20260131235959123456"
 
 
-def said(office: Office, minion: str = "web1", **fields: Any) -> Message:
+def said(rig: MasterRig, minion: str = "web1", **fields: Any) -> Message:
     message = {"t": "event", "n": 3, "tag": "app/up", "data": encode({"v": 1}), "jid": ""} | fields
     said: list[Message] = []
-    answer(office.master, office.documents, MinionId(minion), message, said.append)
+    answer(rig.master, rig.documents, MinionId(minion), message, said.append)
     return said[0]
 
 
-def written(office: Office) -> list[tuple[str, dict[str, Any]]]:
-    return [(event.tag, dict(event.data)) for event in office.store.events()]
+def written(rig: MasterRig) -> list[tuple[str, dict[str, Any]]]:
+    return [(event.tag, dict(event.data)) for event in rig.store.events()]
 
 
 def test_an_event_is_committed_before_it_is_acknowledged_and_names_its_job() -> None:
-    office = Office("web1")
-    assert said(office, jid=f"{JID}-2")["state"] == "ok"
-    assert written(office) == [("minion/web1/app/up", {"id": "web1", "tag": "app/up", "data": {"v": 1}, "jid": JID})]
+    rig = MasterRig("web1")
+    assert said(rig, jid=f"{JID}-2")["state"] == "ok"
+    assert written(rig) == [("minion/web1/app/up", {"id": "web1", "tag": "app/up", "data": {"v": 1}, "jid": JID})]
 
 
 def test_the_data_of_an_event_may_be_a_text() -> None:
-    office = Office("web1")
-    assert said(office, data=event_message("app/up", "version 1.2", "")["data"])["state"] == "ok"
-    assert written(office) == [("minion/web1/app/up", {"id": "web1", "tag": "app/up", "data": "version 1.2"})]
+    rig = MasterRig("web1")
+    assert said(rig, data=event_message("app/up", "version 1.2", "")["data"])["state"] == "ok"
+    assert written(rig) == [("minion/web1/app/up", {"id": "web1", "tag": "app/up", "data": "version 1.2"})]
 
 
 @pytest.mark.parametrize("tag", ["salt/auth", "/salt/auth", "minion/db1/x", "minion/web1"])
@@ -54,34 +54,34 @@ def test_whatever_a_minion_writes_stands_below_its_own_name(tag: str) -> None:
 
 @pytest.mark.parametrize("data", [encode([1]), b"\xc1", b"\x80\x80", encode({"a": {1: {2: 3}}})[:-1]])
 def test_data_that_is_neither_map_nor_text_is_refused_and_nothing_is_written(data: bytes) -> None:
-    office = Office("web1")
-    assert said(office, data=data)["state"] == "refused"
-    assert written(office) == []
+    rig = MasterRig("web1")
+    assert said(rig, data=data)["state"] == "refused"
+    assert written(rig) == []
 
 
 def test_a_full_store_takes_no_event_of_anybody() -> None:
-    office = Office("web1", store_max=1)
-    assert said(office)["state"] == "ok"
-    assert said(office)["state"] == "busy"
+    rig = MasterRig("web1", store_max=1)
+    assert said(rig)["state"] == "ok"
+    assert said(rig)["state"] == "busy"
     with pytest.raises(StoreError, match="store_max"):
-        office.ask("event_send", tag="app/x", data={})
+        rig.ask("event_send", tag="app/x", data={})
     with pytest.raises(StoreError, match="store_max"):
-        office.ask("hook", path="x", data={})
-    assert len(written(office)) == 1
+        rig.ask("hook", path="x", data={})
+    assert len(written(rig)) == 1
 
 
 def test_a_minion_without_an_accepted_key_writes_nothing() -> None:
-    office = Office()
-    office.add_keys("web1", state=KeyState.REVOKED)
-    said(office)
-    assert written(office) == []
+    rig = MasterRig()
+    rig.add_keys("web1", state=KeyState.REVOKED)
+    said(rig)
+    assert written(rig) == []
 
 
 def test_a_full_store_has_the_minion_come_again() -> None:
-    office = Office("web1", store_max=1)
-    with office.store.write() as store:
+    rig = MasterRig("web1", store_max=1)
+    with rig.store.write() as store:
         store.put_event("app/x", {"much": "x" * 100}, NOW)
-    assert said(office)["state"] == "busy"
+    assert said(rig)["state"] == "busy"
 
 
 def test_events_above_the_rate_are_answered_busy_and_reach_no_mworker() -> None:
@@ -99,8 +99,8 @@ def test_events_above_the_rate_are_answered_busy_and_reach_no_mworker() -> None:
         assert [message["state"] for _session, message in lane.to_send()] == [state]
 
 
-class Way:
-    """Plays the way to the master, with these answers."""
+class MasterAnswers:
+    """In place of the requests to the master: it gives these answers."""
 
     def __init__(self, *states: str | None) -> None:
         self.states = list(states)
@@ -114,15 +114,15 @@ class Way:
 
 def test_an_event_that_was_not_acknowledged_is_an_error_of_the_function(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("saltlite.minion.jobs.rpc_client.BUSY_S", 0.0)
-    again = Way("busy", "ok")
+    again = MasterAnswers("busy", "ok")
     RpcEventSender(again, JID).send("a", {"when": {1, 2}}, 5.0)
     assert [message["jid"] for message in again.sent] == [JID, JID]
     with pytest.raises(SaltInvocationError, match="because"):
-        RpcEventSender(Way("refused")).send("a", {}, 5.0)
+        RpcEventSender(MasterAnswers("refused")).send("a", {}, 5.0)
     with pytest.raises(CommandExecutionError, match="not acknowledged"):
-        RpcEventSender(Way(None)).send("a", {}, 5.0)
+        RpcEventSender(MasterAnswers(None)).send("a", {}, 5.0)
     with pytest.raises(CommandExecutionError, match="no more events"):
-        RpcEventSender(Way("busy")).send("a", {}, -1.0)
+        RpcEventSender(MasterAnswers("busy")).send("a", {}, -1.0)
 
 
 @pytest.mark.parametrize(
@@ -146,13 +146,13 @@ def test_tags_of_the_master_are_not_for_people(tag: str) -> None:
 
 def test_who_may_send_events_is_granted_by_the_name_of_the_runner() -> None:
     grants = read_rules({"amy": [{"@runner": ["event.send"]}], "bob": ["@jobs", "test.*"]}, "publisher_acl")
-    office = Office(granted=Granted(publisher=grants))
+    rig = MasterRig(granted=Granted(publisher=grants))
     request = {"v": 1, "verb": "event_send", "tag": "app/x", "data": {"_user": "root", "n": 1}}
-    handle_request(office.master, Principal("amy", 1001), request)
+    handle_request(rig.master, Principal("amy", 1001), request)
     with pytest.raises(RefusedError, match=r"@runner event\.send"):
-        handle_request(office.master, Principal("bob", 1002), request)
-    assert written(office) == [("app/x", {"_user": "amy", "n": 1})]
-    assert [event.at for event in office.store.events()] == [NOW]
+        handle_request(rig.master, Principal("bob", 1002), request)
+    assert written(rig) == [("app/x", {"_user": "amy", "n": 1})]
+    assert [event.at for event in rig.store.events()] == [NOW]
 
 
 # -- filters

@@ -27,13 +27,13 @@ from saltlite.wire.codec import encode_document
 from saltlite.wire.limits import CHUNK
 from saltlite.wire.messages import Message
 from tests.support.keys import NOW
-from tests.support.master import Office
+from tests.support.master import MasterRig
 from tests.support.store import job, ret
 
 RULES = {"web.*": [{"db1": ["test.*"]}, {"web*": ["test.ping", "test.cross_test", "publish.publish"]}]}
 
 
-class Site(Office):
+class Site(MasterRig):
     """Minions of which those named web may run functions on db1 and on each other."""
 
     def __init__(self) -> None:
@@ -49,11 +49,11 @@ class Site(Office):
         """What functions of that minion know as `__master__`."""
         site = self
 
-        class Way:
+        class Requests:
             def request(self, message: Message) -> Message:
                 return site.asked(minion, message)
 
-        return MasterRequests(Way(), lambda: jid)
+        return MasterRequests(Requests(), lambda: jid)
 
     def publish(self, minion: str, tgt: str = "db1", fun: str = "test.ping", **fields: Any) -> dict[str, Any]:
         self.requests += 1

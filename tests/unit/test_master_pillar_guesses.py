@@ -16,7 +16,7 @@ from saltlite.model.job import Target, TargetKind
 from saltlite.platform.shared_memory import ROWS_OF_KEY, SharedFillTimes
 from saltlite.targeting import wrong_pillar_values
 from saltlite.targeting.banks import PILLAR
-from tests.support.master import ROOT, Office
+from tests.support.master import ROOT, MasterRig
 
 FRED = Principal("fred", 1000)
 GINA = Principal("gina", 1001)
@@ -24,7 +24,7 @@ PUBLISHER = {"fred": ["test.*"], "gina": ["test.ping", {"@runner": ["resource.ma
 PING = ["test.ping", [], {}]
 
 
-class Place(Office):
+class PillarRig(MasterRig):
     """A master whose pillars have pins."""
 
     def __init__(self) -> None:
@@ -40,11 +40,11 @@ class Place(Office):
 
 
 @pytest.fixture
-def place() -> Place:
-    return Place()
+def rig() -> PillarRig:
+    return PillarRig()
 
 
-def guessed(place: Place, who: Principal, expression: str, verb: str = "describe", **fields: Any) -> str:
+def guessed(rig: PillarRig, who: Principal, expression: str, verb: str = "describe", **fields: Any) -> str:
     """The sentence with which a target that asks for pillar is refused, "" when it is not."""
     more: dict[str, dict[str, Any]] = {
         "describe": {"funs": ["test.ping"]},
@@ -54,7 +54,7 @@ def guessed(place: Place, who: Principal, expression: str, verb: str = "describe
     if verb == "acl_explain":
         fields = {"args": [], "kwargs": {}, **fields}
     try:
-        place.by(who, verb, tgt=expression, tgt_type="compound", **more.get(verb, {}), **fields)
+        rig.by(who, verb, tgt=expression, tgt_type="compound", **more.get(verb, {}), **fields)
     except RefusedError as error:
         return str(error)
     except NoTargetError:
@@ -75,75 +75,75 @@ WRONG_VALUES = [
 
 
 @pytest.mark.parametrize("target", WRONG_VALUES)
-def test_wrong_values_of_pillar_are_paced_as_wrong_passwords_are(place: Place, target: str) -> None:
+def test_wrong_values_of_pillar_are_paced_as_wrong_passwords_are(rig: PillarRig, target: str) -> None:
     for number in range(WRONG_AT_ONCE):
-        assert "wrong values" not in guessed(place, GINA, target.format(f"9{number:03d}"))
+        assert "wrong values" not in guessed(rig, GINA, target.format(f"9{number:03d}"))
     wait = f"gina .* has named too many wrong values of pillar: try again in {WRONG_EVERY_S:.0f} s"
-    assert re.search(wait, guessed(place, GINA, target.format("9999")))
+    assert re.search(wait, guessed(rig, GINA, target.format("9999")))
     # The right one is refused as well: else the refusals would tell it. Others, and other targets, are not concerned.
-    assert re.search(wait, guessed(place, GINA, "I@pin:1111"))
-    assert "wrong values" not in guessed(place, FRED, "I@pin:9999")
-    assert "wrong values" not in guessed(place, GINA, "web1")
-    place.clock.advance(WRONG_EVERY_S)
-    assert "wrong values" not in guessed(place, GINA, "I@pin:1111")
+    assert re.search(wait, guessed(rig, GINA, "I@pin:1111"))
+    assert "wrong values" not in guessed(rig, FRED, "I@pin:9999")
+    assert "wrong values" not in guessed(rig, GINA, "web1")
+    rig.clock.advance(WRONG_EVERY_S)
+    assert "wrong values" not in guessed(rig, GINA, "I@pin:1111")
 
 
 @pytest.mark.parametrize("target", ["I@pin:1111", "web1 and I@pin:1111", "* and not I@role:db", "I@role:web and web2"])
-def test_right_values_never_wait(place: Place, target: str) -> None:
+def test_right_values_never_wait(rig: PillarRig, target: str) -> None:
     for _ in range(3 * WRONG_AT_ONCE):
-        assert "wrong values" not in guessed(place, GINA, target)
+        assert "wrong values" not in guessed(rig, GINA, target)
 
 
-def test_a_value_that_another_minion_has_is_wrong_for_this_one(place: Place) -> None:
+def test_a_value_that_another_minion_has_is_wrong_for_this_one(rig: PillarRig) -> None:
     for _ in range(WRONG_AT_ONCE):
-        guessed(place, GINA, "web1 and I@pin:2222")
-    assert "too many wrong values" in guessed(place, GINA, "web1 and I@pin:2222")
+        guessed(rig, GINA, "web1 and I@pin:2222")
+    assert "too many wrong values" in guessed(rig, GINA, "web1 and I@pin:2222")
 
 
-def test_who_may_see_pillars_is_not_paced(place: Place) -> None:
+def test_who_may_see_pillars_is_not_paced(rig: PillarRig) -> None:
     for _ in range(3 * WRONG_AT_ONCE):
-        assert not guessed(place, ROOT, "I@pin:9999")
+        assert not guessed(rig, ROOT, "I@pin:9999")
 
 
-def test_values_of_nodegroups_are_no_guesses(place: Place) -> None:
+def test_values_of_nodegroups_are_no_guesses(rig: PillarRig) -> None:
     for _ in range(3 * WRONG_AT_ONCE):
-        assert "wrong values" not in guessed(place, GINA, "N@nobody or web1")
+        assert "wrong values" not in guessed(rig, GINA, "N@nobody or web1")
 
 
-def test_many_guesses_in_one_target_are_refused_before_they_are_looked_at(place: Place) -> None:
+def test_many_guesses_in_one_target_are_refused_before_they_are_looked_at(rig: PillarRig) -> None:
     many = " or ".join(f"I@pin:{number:04d}" for number in range(1111, 1111 + WRONG_AT_ONCE + 1))
-    assert "may target by 10 values of pillar at once, and not by 11" in guessed(place, GINA, many)
-    assert not guessed(place, ROOT, many)
+    assert "may target by 10 values of pillar at once, and not by 11" in guessed(rig, GINA, many)
+    assert not guessed(rig, ROOT, many)
 
 
 @pytest.mark.parametrize("verb", ["describe", "publish", "acl_explain", "match"])
-def test_each_verb_with_a_target_counts(place: Place, verb: str) -> None:
+def test_each_verb_with_a_target_counts(rig: PillarRig, verb: str) -> None:
     for number in range(WRONG_AT_ONCE):
         fields = {"request_id": f"{number:032x}", "calls": [PING]} if verb == "publish" else {}
-        guessed(place, GINA, "I@pin:9999", verb, **fields)
-    assert "too many wrong values" in guessed(place, GINA, "I@pin:9999")
+        guessed(rig, GINA, "I@pin:9999", verb, **fields)
+    assert "too many wrong values" in guessed(rig, GINA, "I@pin:9999")
 
 
-def test_an_explanation_counts_what_is_wrong_of_whom_it_is_for(place: Place) -> None:
+def test_an_explanation_counts_what_is_wrong_of_whom_it_is_for(rig: PillarRig) -> None:
     """db1 has the value, so the target selects somebody; that web1 has it not is told, too."""
     target = Target("I@pin:3333", TargetKind.COMPOUND)
-    assert wrong_pillar_values(target, place.master.fleet) == 0
-    assert wrong_pillar_values(target, place.master.fleet, "web1") == 1
-    assert wrong_pillar_values(target, place.master.fleet, "db1") == 0
+    assert wrong_pillar_values(target, rig.master.fleet) == 0
+    assert wrong_pillar_values(target, rig.master.fleet, "web1") == 1
+    assert wrong_pillar_values(target, rig.master.fleet, "db1") == 0
 
 
-def test_a_target_that_is_given_up_counts_as_wrong(place: Place) -> None:
+def test_a_target_that_is_given_up_counts_as_wrong(rig: PillarRig) -> None:
     """Whether the second term was looked at tells whether the first is true."""
     for _ in range(WRONG_AT_ONCE):
         with pytest.raises(UsageError):
-            place.by(GINA, "describe", tgt="I@pin:9999 and E@(a", tgt_type="compound", funs=["test.ping"])
-    assert "too many wrong values" in guessed(place, GINA, "I@pin:9999")
+            rig.by(GINA, "describe", tgt="I@pin:9999 and E@(a", tgt_type="compound", funs=["test.ping"])
+    assert "too many wrong values" in guessed(rig, GINA, "I@pin:9999")
 
 
-def test_an_explanation_that_is_asked_for_counts(place: Place) -> None:
+def test_an_explanation_that_is_asked_for_counts(rig: PillarRig) -> None:
     for _ in range(WRONG_AT_ONCE):
-        guessed(place, GINA, "I@pin:3333", "match", explain="web1")
-    assert "too many wrong values" in guessed(place, GINA, "I@pin:3333", "match", explain="web1")
+        guessed(rig, GINA, "I@pin:3333", "match", explain="web1")
+    assert "too many wrong values" in guessed(rig, GINA, "I@pin:3333", "match", explain="web1")
 
 
 def test_mworkers_count_together() -> None:

@@ -40,7 +40,7 @@ class Link:
         self.sent.append({target for part in parts for target in part.targets})
 
 
-class Office:
+class MasterRig:
     """A master with three minions that never came."""
 
     def __init__(self) -> None:
@@ -70,47 +70,47 @@ class Office:
 
 
 @pytest.fixture
-def office() -> Office:
-    return Office()
+def rig() -> MasterRig:
+    return MasterRig()
 
 
-def test_when_so_many_jobs_wait_for_a_minion_a_further_one_is_refused_for_all(office: Office) -> None:
-    with office.store.write() as tx:
+def test_when_so_many_jobs_wait_for_a_minion_a_further_one_is_refused_for_all(rig: MasterRig) -> None:
+    with rig.store.write() as tx:
         for number in range(JOBS_QUEUED_PER_MINION - 1):
             tx.put_job(job(10_000 + number, (WEB2,)))
-    office.publish(WEB2)
+    rig.publish(WEB2)
     with pytest.raises(RefusedError) as caught:
-        office.publish(WEB1, WEB2)
+        rig.publish(WEB1, WEB2)
     assert str(caught.value).startswith(f"{JOBS_QUEUED_PER_MINION} jobs wait for web2, and no more may: ")
-    assert (office.queued(WEB1), office.queued(WEB2)) == (0, JOBS_QUEUED_PER_MINION)
-    office.publish(WEB1)
-    assert office.queued(WEB1) == 1
+    assert (rig.queued(WEB1), rig.queued(WEB2)) == (0, JOBS_QUEUED_PER_MINION)
+    rig.publish(WEB1)
+    assert rig.queued(WEB1) == 1
 
 
 def test_of_several_crowded_minions_one_is_named_and_the_others_are_counted(
-    office: Office, monkeypatch: pytest.MonkeyPatch
+    rig: MasterRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(publish, "JOBS_QUEUED_PER_MINION", 1)
-    office.publish(WEB1, WEB3)
+    rig.publish(WEB1, WEB3)
     with pytest.raises(RefusedError, match=r"1 jobs wait for web1 \(and for 1 more of the targets\)"):
-        office.publish(WEB1, WEB2, WEB3)
+        rig.publish(WEB1, WEB2, WEB3)
 
 
-def test_a_target_of_a_batch_waits_from_its_turn_on(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_target_of_a_batch_waits_from_its_turn_on(rig: MasterRig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(publish, "JOBS_QUEUED_PER_MINION", 1)
     for _ in range(3):
-        office.publish(WEB1, WEB2, batch=ONE_AT_A_TIME)
-    assert office.queued(WEB1) == 0, "nobody is there, so nobody's turn has come"
-    office.publish(WEB1)
+        rig.publish(WEB1, WEB2, batch=ONE_AT_A_TIME)
+    assert rig.queued(WEB1) == 0, "nobody is there, so nobody's turn has come"
+    rig.publish(WEB1)
     with pytest.raises(RefusedError):
-        office.publish(WEB1)
+        rig.publish(WEB1)
 
 
 def test_what_takes_long_is_done_before_other_writers_have_to_wait(
-    office: Office, monkeypatch: pytest.MonkeyPatch
+    rig: MasterRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writing: list[str] = []
-    write, bind = office.store.write, functions.publishable_calls
+    write, bind = rig.store.write, functions.publishable_calls
 
     @contextmanager
     def noted(*, appends_only: bool = False) -> Iterator[StoreWriter]:
@@ -122,35 +122,35 @@ def test_what_takes_long_is_done_before_other_writers_have_to_wait(
         assert writing == []
         return bind(*args, **how)
 
-    monkeypatch.setattr(office.store, "write", noted)
+    monkeypatch.setattr(rig.store, "write", noted)
     monkeypatch.setattr(publish, "publishable_calls", not_locked)
-    office.publish(WEB1)
+    rig.publish(WEB1)
     assert writing == ["locked"]
 
 
-def test_a_key_that_is_revoked_before_the_commit_is_no_target(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_that_is_revoked_before_the_commit_is_no_target(rig: MasterRig, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is looked up without the lock may be old when the lock is there (S5)."""
 
     def revoke(calls: Any, *_args: Any, **_how: Any) -> Any:
-        with office.store.write() as tx:
+        with rig.store.write() as tx:
             tx.put_key(key(WEB1, KeyState.REVOKED))
         return calls
 
     monkeypatch.setattr(publish, "publishable_calls", revoke)
-    assert office.publish(WEB1, WEB2).fields["minions"] == [WEB2]
+    assert rig.publish(WEB1, WEB2).fields["minions"] == [WEB2]
     with pytest.raises(NoTargetError):
-        office.publish(WEB1)
+        rig.publish(WEB1)
 
 
-def test_a_repeated_request_sends_its_job_to_those_that_do_not_have_it(office: Office) -> None:
-    jid = office.publish(WEB1, WEB2).fields["jid"]
-    with office.store.write() as tx:
+def test_a_repeated_request_sends_its_job_to_those_that_do_not_have_it(rig: MasterRig) -> None:
+    jid = rig.publish(WEB1, WEB2).fields["jid"]
+    with rig.store.write() as tx:
         tx.set_targets([(jid, TargetRow(WEB1, TargetState.RECEIVED, "", NOW))])
-    office.link.sent.clear()
-    assert office.publish_again(WEB1, WEB2).fields["jid"] == jid
-    assert office.link.sent == [{WEB2}]
-    with office.store.write() as tx:
+    rig.link.sent.clear()
+    assert rig.publish_again(WEB1, WEB2).fields["jid"] == jid
+    assert rig.link.sent == [{WEB2}]
+    with rig.store.write() as tx:
         tx.set_targets([(jid, TargetRow(WEB2, TargetState.RECEIVED, "", NOW))])
-    office.link.sent.clear()
-    assert office.publish_again(WEB1, WEB2).fields["jid"] == jid
-    assert office.link.sent == []
+    rig.link.sent.clear()
+    assert rig.publish_again(WEB1, WEB2).fields["jid"] == jid
+    assert rig.link.sent == []

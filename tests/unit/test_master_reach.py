@@ -14,7 +14,7 @@ from saltlite.master.store.ports import FunctionSet, MinionRow
 from saltlite.model.ids import MinionId
 from saltlite.model.keys import KeyState, fingerprint
 from tests.support.keys import NOW
-from tests.support.master import ROOT, Office
+from tests.support.master import ROOT, MasterRig
 from tests.support.store import had_sessions
 
 WEB = Principal("wendy", 1000)
@@ -41,7 +41,7 @@ PUBLISHER = {
 PING = ["test.ping", [], {}]
 
 
-class Site(Office):
+class Site(MasterRig):
     """web1, web2 and db1 of which the functions are known, resources of two types, and a minion that waits."""
 
     def __init__(self) -> None:
@@ -258,25 +258,25 @@ PATHS = [
 
 @pytest.mark.parametrize(("user", "path", "allowed"), PATHS)
 def test_a_hook_is_a_right_by_its_path(user: str, path: str, allowed: bool) -> None:
-    office = Office("web1", granted=Granted(publisher=read_rules(HOOKS, "publisher_acl")))
+    rig = MasterRig("web1", granted=Granted(publisher=read_rules(HOOKS, "publisher_acl")))
     who = Principal(user, 2000)
     request = {"v": 1, "verb": "hook", "path": path, "data": {"x": 1}}
     if allowed:
-        handle_request(office.master, who, request)
+        handle_request(rig.master, who, request)
     else:
         with pytest.raises(RefusedError, match="may not"):
-            handle_request(office.master, who, request)
-    assert len(office.events("salt/netapi/hook")) == allowed
+            handle_request(rig.master, who, request)
+    assert len(rig.events("salt/netapi/hook")) == allowed
     asked = {"user": user, "tgt": "@hook", "tgt_type": "glob", "fun": path, "args": [], "kwargs": {}}
-    said = handle_request(office.master, who, {"v": 1, "verb": "acl_explain", **asked}).fields
+    said = handle_request(rig.master, who, {"v": 1, "verb": "acl_explain", **asked}).fields
     assert (said["allowed"], "that takes @hook" in said["reason"]) == (allowed, not allowed)
 
 
 def test_a_right_to_hooks_is_no_right_to_runners_or_events() -> None:
-    office = Office("web1", granted=Granted(publisher=read_rules(HOOKS, "publisher_acl")))
+    rig = MasterRig("web1", granted=Granted(publisher=read_rules(HOOKS, "publisher_acl")))
     for fields in ({"verb": "event_send", "tag": "x", "data": {}}, {"verb": "minions"}):
         with pytest.raises(RefusedError):
-            handle_request(office.master, Principal("any", 2000), {"v": 1, **fields})
+            handle_request(rig.master, Principal("any", 2000), {"v": 1, **fields})
 
 
 @pytest.mark.parametrize("glob", ["", "/deploy", "ci/", "x" * 501])

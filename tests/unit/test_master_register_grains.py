@@ -13,63 +13,63 @@ from saltlite.master.handlers import registration
 from saltlite.resources.registry import admission
 from saltlite.targeting.banks import RESOURCE_GRAINS
 from saltlite.wire.codec import CONTAINERS_MAX
-from tests.support.master import Office
+from tests.support.master import MasterRig
 
 DUMMIES = {"dummy": ["d1", "d2"]}
 PING = "test.ping()"
 
 
 @pytest.fixture
-def office() -> Office:
-    return Office("ma", "mb", "mc")
+def rig() -> MasterRig:
+    return MasterRig("ma", "mb", "mc")
 
 
-def test_grains_of_what_is_not_in_the_registration_are_not_kept(office: Office) -> None:
-    said = office.register("ma", DUMMIES, grains={"dummy:d1": {}, "dummy:d9": {"a": 1}, "../../x": {"a": 1}})
+def test_grains_of_what_is_not_in_the_registration_are_not_kept(rig: MasterRig) -> None:
+    said = rig.register("ma", DUMMIES, grains={"dummy:d1": {}, "dummy:d9": {"a": 1}, "../../x": {"a": 1}})
     assert said["state"] == "ok"
     assert said["names"] == [
         "'../../x' has grains and is not registered",
         "'dummy:d9' has grains and is not registered",
     ]
-    assert list(office.ask("resource_list_grains").fields["resources"]) == ["dummy:d1"]
+    assert list(rig.ask("resource_list_grains").fields["resources"]) == ["dummy:d1"]
 
 
-def test_grains_of_a_resource_of_another_minion_are_not_kept(office: Office) -> None:
-    office.register("ma", DUMMIES, grains={"dummy:d1": {"of": "ma"}})
-    office.register("mb", {"dummy": ["d1"]}, grains={"dummy:d1": {"of": "mb"}})
-    assert office.ask("resource_grains", type="dummy", id="d1").fields["grains"] == {"of": "ma"}
+def test_grains_of_a_resource_of_another_minion_are_not_kept(rig: MasterRig) -> None:
+    rig.register("ma", DUMMIES, grains={"dummy:d1": {"of": "ma"}})
+    rig.register("mb", {"dummy": ["d1"]}, grains={"dummy:d1": {"of": "mb"}})
+    assert rig.ask("resource_grains", type="dummy", id="d1").fields["grains"] == {"of": "ma"}
 
 
-def test_grains_that_could_not_be_collected_stay_and_are_marked_stale(office: Office) -> None:
-    office.register("ma", DUMMIES, grains={"dummy:d1": {"n": 1}, "dummy:d2": {"n": 2}})
-    office.clock.advance(100.0)
-    office.register("ma", DUMMIES, grains={"dummy:d2": {"n": 3}}, stale=["dummy:d1"])
-    rows = office.ask("resource_list_grains").fields["resources"]
-    assert rows["dummy:d1"]["stale_since"] == office.clock.wall()
+def test_grains_that_could_not_be_collected_stay_and_are_marked_stale(rig: MasterRig) -> None:
+    rig.register("ma", DUMMIES, grains={"dummy:d1": {"n": 1}, "dummy:d2": {"n": 2}})
+    rig.clock.advance(100.0)
+    rig.register("ma", DUMMIES, grains={"dummy:d2": {"n": 3}}, stale=["dummy:d1"])
+    rows = rig.ask("resource_list_grains").fields["resources"]
+    assert rows["dummy:d1"]["stale_since"] == rig.clock.wall()
     assert rows["dummy:d2"]["stale_since"] is None
-    assert office.ask("resource_grains", type="dummy", id="d1").fields["grains"] == {"n": 1}
+    assert rig.ask("resource_grains", type="dummy", id="d1").fields["grains"] == {"n": 1}
 
 
-def test_too_large_grains_of_one_resource_are_withheld_alone(office: Office) -> None:
+def test_too_large_grains_of_one_resource_are_withheld_alone(rig: MasterRig) -> None:
     grains = {"dummy:d1": {"a": "x" * 65_536}, "dummy:d2": {"a": "x"}}
-    said = office.register("ma", DUMMIES, grains=grains)
+    said = rig.register("ma", DUMMIES, grains=grains)
     assert said["names"][0].startswith("the grains of dummy:d1 were not kept: ")
-    assert list(office.ask("resource_list_grains").fields["resources"]) == ["dummy:d2"]
-    assert office.owned("ma") == DUMMIES
+    assert list(rig.ask("resource_list_grains").fields["resources"]) == ["dummy:d2"]
+    assert rig.owned("ma") == DUMMIES
 
 
-def test_too_deep_grains_of_one_resource_are_withheld_alone(office: Office) -> None:
+def test_too_deep_grains_of_one_resource_are_withheld_alone(rig: MasterRig) -> None:
     deep: Any = 1
     for _ in range(40):
         deep = [deep]
-    said = office.register("ma", DUMMIES, grains={"dummy:d1": {"a": deep}, "dummy:d2": {"a": [1]}})
+    said = rig.register("ma", DUMMIES, grains={"dummy:d1": {"a": deep}, "dummy:d2": {"a": [1]}})
     (reason,) = said["names"]
     assert reason.startswith("the grains of dummy:d1 were not kept: ")
-    assert list(office.ask("resource_list_grains").fields["resources"]) == ["dummy:d2"]
+    assert list(rig.ask("resource_list_grains").fields["resources"]) == ["dummy:d2"]
 
 
-def test_grains_whose_names_are_no_text_are_withheld_alone(office: Office) -> None:
-    said = office.register("ma", DUMMIES, grains={"dummy:d1": {5: 1}, "dummy:d2": {"a": 1}})
+def test_grains_whose_names_are_no_text_are_withheld_alone(rig: MasterRig) -> None:
+    said = rig.register("ma", DUMMIES, grains={"dummy:d1": {5: 1}, "dummy:d2": {"a": 1}})
     assert said["names"] == ["the grains of dummy:d1 were not kept: they have names that are not text"]
 
 
@@ -89,46 +89,46 @@ LIMITS: dict[str, tuple[str, int, dict[str, Any], str]] = {
 
 @pytest.mark.parametrize(("limit", "most", "grains", "reason"), LIMITS.values(), ids=LIMITS.keys())
 def test_grains_beyond_a_limit_are_refused_by_the_name_of_their_resource_and_the_old_ones_stay(
-    office: Office, monkeypatch: pytest.MonkeyPatch, limit: str, most: int, grains: dict[str, Any], reason: str
+    rig: MasterRig, monkeypatch: pytest.MonkeyPatch, limit: str, most: int, grains: dict[str, Any], reason: str
 ) -> None:
     monkeypatch.setattr(registration, limit, most)
-    office.register("ma", DUMMIES, grains={"dummy:d2": {"a": 0}})
-    said = office.register("ma", DUMMIES, grains={"dummy:d1": {"a": 1}, "dummy:d2": grains})
+    rig.register("ma", DUMMIES, grains={"dummy:d2": {"a": 0}})
+    said = rig.register("ma", DUMMIES, grains={"dummy:d1": {"a": 1}, "dummy:d2": grains})
     assert said["names"] == [f"the grains of dummy:d2 were not kept: {reason}"]
-    rows = office.ask("resource_list_grains").fields["resources"]
+    rows = rig.ask("resource_list_grains").fields["resources"]
     assert {srn: row["stale_since"] is not None for srn, row in rows.items()} == {"dummy:d1": False, "dummy:d2": True}
-    assert office.owned("ma") == DUMMIES
+    assert rig.owned("ma") == DUMMIES
 
 
-def test_grains_that_were_refused_leave_the_old_ones_marked_stale(office: Office) -> None:
-    office.register("ma", DUMMIES, grains={"dummy:d1": {"n": 1}})
-    said = office.register("ma", DUMMIES, grains={"dummy:d1": {str(n): n for n in range(257)}})
+def test_grains_that_were_refused_leave_the_old_ones_marked_stale(rig: MasterRig) -> None:
+    rig.register("ma", DUMMIES, grains={"dummy:d1": {"n": 1}})
+    said = rig.register("ma", DUMMIES, grains={"dummy:d1": {str(n): n for n in range(257)}})
     assert said["names"] == ["the grains of dummy:d1 were not kept: they have 257 names, and there may be 256"]
-    found = office.ask("resource_grains", type="dummy", id="d1").fields
-    assert (found["grains"], found["stale_since"]) == ({"n": 1}, office.clock.wall())
+    found = rig.ask("resource_grains", type="dummy", id="d1").fields
+    assert (found["grains"], found["stale_since"]) == ({"n": 1}, rig.clock.wall())
 
 
-def test_more_maps_than_the_largest_registration_needs_are_not_read(office: Office) -> None:
-    office.register("ma", DUMMIES)
+def test_more_maps_than_the_largest_registration_needs_are_not_read(rig: MasterRig) -> None:
+    rig.register("ma", DUMMIES)
     data = msgpack.packb({"resources": {}, "grains": {"x:y": {str(n): {} for n in range(CONTAINERS_MAX)}}})
-    said = office.send("ma", "resources", data)
+    said = rig.send("ma", "resources", data)
     assert said["state"] == "refused"
     assert "too many maps and arrays" in said["names"][0]
-    assert office.owned("ma") == DUMMIES
+    assert rig.owned("ma") == DUMMIES
 
 
-def test_functions_beyond_a_size_refuse_the_registration(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_functions_beyond_a_size_refuse_the_registration(rig: MasterRig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(admission, "FUNCTIONS_BYTES_MAX", 20)
-    said = office.register("ma", DUMMIES, functions={"dummy": [PING, "test.echo(text)"]})
+    said = rig.register("ma", DUMMIES, functions={"dummy": [PING, "test.echo(text)"]})
     assert said["names"] == ["its functions have 26 bytes, and there may be 20"]
 
 
 def test_no_grains_are_read_or_written_while_others_wait_for_the_store(
-    office: Office, monkeypatch: pytest.MonkeyPatch
+    rig: MasterRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[bool] = []
     inside: list[bool] = []
-    write, bank = office.store.write, office.master.banks.bank
+    write, bank = rig.store.write, rig.master.banks.bank
 
     @contextmanager
     def noted_write() -> Iterator[Any]:
@@ -145,7 +145,7 @@ def test_no_grains_are_read_or_written_while_others_wait_for_the_store(
                 seen.append(bool(inside))
             return getattr(bank(RESOURCE_GRAINS), name)
 
-    monkeypatch.setattr(office.store, "write", noted_write)
-    monkeypatch.setattr(office.master.banks, "bank", lambda name: Noted() if name == RESOURCE_GRAINS else bank(name))
-    office.register("ma", DUMMIES, grains={"dummy:d1": {"n": 1}})
+    monkeypatch.setattr(rig.store, "write", noted_write)
+    monkeypatch.setattr(rig.master.banks, "bank", lambda name: Noted() if name == RESOURCE_GRAINS else bank(name))
+    rig.register("ma", DUMMIES, grains={"dummy:d1": {"n": 1}})
     assert seen == [False, False]

@@ -16,7 +16,7 @@ from saltlite.resources.registry.admission import RegistrationRules
 from saltlite.resources.registry.registry import Conflict
 from saltlite.targeting.banks import RESOURCE_GRAINS
 from saltlite.wire.codec import encode_document
-from tests.support.master import Office
+from tests.support.master import MasterRig
 from tests.support.store import key
 
 CONFLICT = {"id": "mb", "count": 1, "owned_by": {"ma": 1}, "resources": ["dummy:d1"]}
@@ -25,22 +25,22 @@ PING = "test.ping()"
 
 
 @pytest.fixture
-def office() -> Office:
-    return Office("ma", "mb", "mc")
+def rig() -> MasterRig:
+    return MasterRig("ma", "mb", "mc")
 
 
 # -- ownership
 
 
-def test_a_resource_of_another_minion_stays_with_it_and_both_are_told(office: Office) -> None:
-    office.register("ma", DUMMIES)
-    said = office.register("mb", {"dummy": ["d1", "d11"]})
+def test_a_resource_of_another_minion_stays_with_it_and_both_are_told(rig: MasterRig) -> None:
+    rig.register("ma", DUMMIES)
+    said = rig.register("mb", {"dummy": ["d1", "d11"]})
     assert (said["state"], said["names"]) == ("ok", ["dummy:d1 is managed by ma, and stays so"])
-    assert office.owned("ma") == DUMMIES
-    assert office.owned("mb") == {"dummy": ["d11"]}
+    assert rig.owned("ma") == DUMMIES
+    assert rig.owned("mb") == {"dummy": ["d11"]}
     assert without_marked({"dummy": ["d1", "d11"]}, said["data"]) == {"dummy": ["d11"]}
-    assert office.register("ma", DUMMIES)["data"] == b""
-    (event,) = office.events("resource/conflict/")
+    assert rig.register("ma", DUMMIES)["data"] == b""
+    (event,) = rig.events("resource/conflict/")
     assert (event.tag, event.data) == ("resource/conflict/mb", CONFLICT)
 
 
@@ -55,79 +55,79 @@ def test_the_bits_of_withheld_resources_name_them_and_unknown_ones_are_none() ->
 
 
 def test_where_the_newest_wins_the_resource_moves_with_its_grains() -> None:
-    office = Office("ma", "mb", rules=RegistrationRules(conflict=Conflict.NEWEST))
-    office.register("ma", DUMMIES, grains={"dummy:d1": {"of": "ma"}, "dummy:d2": {"of": "ma"}})
-    office.register("mb", {"dummy": ["d1"]}, grains={"dummy:d1": {"of": "mb"}})
-    assert (office.owned("ma"), office.owned("mb")) == ({"dummy": ["d2"]}, {"dummy": ["d1"]})
-    assert office.ask("resource_grains", type="dummy", id="d1").fields["grains"] == {"of": "mb"}
-    assert office.ask("resource_grains", type="dummy", id="d2").fields["grains"] == {"of": "ma"}
-    (event,) = office.events("resource/conflict/")
+    rig = MasterRig("ma", "mb", rules=RegistrationRules(conflict=Conflict.NEWEST))
+    rig.register("ma", DUMMIES, grains={"dummy:d1": {"of": "ma"}, "dummy:d2": {"of": "ma"}})
+    rig.register("mb", {"dummy": ["d1"]}, grains={"dummy:d1": {"of": "mb"}})
+    assert (rig.owned("ma"), rig.owned("mb")) == ({"dummy": ["d2"]}, {"dummy": ["d1"]})
+    assert rig.ask("resource_grains", type="dummy", id="d1").fields["grains"] == {"of": "mb"}
+    assert rig.ask("resource_grains", type="dummy", id="d2").fields["grains"] == {"of": "ma"}
+    (event,) = rig.events("resource/conflict/")
     assert event.data == {"id": "mb", "count": 1, "taken_from": {"ma": 1}, "resources": ["dummy:d1"]}
 
 
 def test_two_minions_do_not_take_one_resource_from_each_other_for_ever() -> None:
-    office = Office("ma", "mb", rules=RegistrationRules(conflict=Conflict.NEWEST))
-    office.register("ma", DUMMIES)
-    office.register("mb", {"dummy": ["d1"]})
-    said = office.register("ma", DUMMIES, grains={"dummy:d2": {"n": 1}})
+    rig = MasterRig("ma", "mb", rules=RegistrationRules(conflict=Conflict.NEWEST))
+    rig.register("ma", DUMMIES)
+    rig.register("mb", {"dummy": ["d1"]})
+    said = rig.register("ma", DUMMIES, grains={"dummy:d2": {"n": 1}})
     assert said["names"] == ["dummy:d1 is managed by mb, and stays so"]
-    assert (office.owned("ma"), office.owned("mb")) == ({"dummy": ["d2"]}, {"dummy": ["d1"]})
+    assert (rig.owned("ma"), rig.owned("mb")) == ({"dummy": ["d2"]}, {"dummy": ["d1"]})
 
 
 def test_what_was_lost_to_another_minion_is_no_disagreement() -> None:
-    office = Office("ma", "mb", rules=RegistrationRules(conflict=Conflict.NEWEST))
-    office.register("ma", DUMMIES)
-    office.register("mb", {"dummy": ["d1"]})
-    assert agrees(office.master, MinionId("ma"))
+    rig = MasterRig("ma", "mb", rules=RegistrationRules(conflict=Conflict.NEWEST))
+    rig.register("ma", DUMMIES)
+    rig.register("mb", {"dummy": ["d1"]})
+    assert agrees(rig.master, MinionId("ma"))
 
 
 def test_what_was_lost_is_had_again_when_the_other_minion_releases_it() -> None:
-    office = Office("ma", "mb", rules=RegistrationRules(conflict=Conflict.NEWEST))
+    rig = MasterRig("ma", "mb", rules=RegistrationRules(conflict=Conflict.NEWEST))
     data = encode_document({"resources": DUMMIES})
-    office.send("ma", "resources", data)
-    office.register("mb", {"dummy": ["d1"]})
-    office.register("mb", {})
-    assert office.holds("ma", resources=data) == [("ma", "resources")]
-    assert office.send("ma", "resources", data)["names"] == []
-    assert office.owned("ma") == DUMMIES
+    rig.send("ma", "resources", data)
+    rig.register("mb", {"dummy": ["d1"]})
+    rig.register("mb", {})
+    assert rig.holds("ma", resources=data) == [("ma", "resources")]
+    assert rig.send("ma", "resources", data)["names"] == []
+    assert rig.owned("ma") == DUMMIES
 
 
 def test_a_full_disk_does_not_make_the_master_forget_what_a_minion_lost() -> None:
-    office = Office("ma", "mb", rules=RegistrationRules(conflict=Conflict.NEWEST))
-    office.register("ma", DUMMIES)
-    office.register("mb", {"dummy": ["d1"]})
-    office.shared.cache.full = True
-    assert office.register("ma", {"dummy": ["d1", "d3"]})["state"] == "busy"
-    office.shared.cache.full = False
-    assert office.register("ma", {"dummy": ["d1", "d3"]})["names"] == ["dummy:d1 is managed by mb, and stays so"]
-    assert office.owned("mb") == {"dummy": ["d1"]}
+    rig = MasterRig("ma", "mb", rules=RegistrationRules(conflict=Conflict.NEWEST))
+    rig.register("ma", DUMMIES)
+    rig.register("mb", {"dummy": ["d1"]})
+    rig.shared.cache.full = True
+    assert rig.register("ma", {"dummy": ["d1", "d3"]})["state"] == "busy"
+    rig.shared.cache.full = False
+    assert rig.register("ma", {"dummy": ["d1", "d3"]})["names"] == ["dummy:d1 is managed by mb, and stays so"]
+    assert rig.owned("mb") == {"dummy": ["d1"]}
 
 
 def test_who_gives_a_resource_up_and_registers_it_later_is_the_newest() -> None:
-    office = Office("ma", "mb", rules=RegistrationRules(conflict=Conflict.NEWEST))
+    rig = MasterRig("ma", "mb", rules=RegistrationRules(conflict=Conflict.NEWEST))
     for minion, ids in (("ma", ["d1"]), ("mb", ["d1"]), ("ma", []), ("ma", ["d1"])):
-        office.register(minion, {"dummy": ids})
-    assert (office.owned("ma"), office.owned("mb")) == ({"dummy": ["d1"]}, {})
+        rig.register(minion, {"dummy": ids})
+    assert (rig.owned("ma"), rig.owned("mb")) == ({"dummy": ["d1"]}, {})
 
 
 @pytest.mark.parametrize("conflict", Conflict)
 def test_what_an_operator_gave_to_another_minion_is_not_taken_back(conflict: Conflict) -> None:
-    office = Office("ma", "mb", rules=RegistrationRules(conflict=conflict))
-    office.register("ma", DUMMIES)
-    office.register("mb", {})
-    office.ask("resource_transfer", srn="dummy:d1", minion="mb")
+    rig = MasterRig("ma", "mb", rules=RegistrationRules(conflict=conflict))
+    rig.register("ma", DUMMIES)
+    rig.register("mb", {})
+    rig.ask("resource_transfer", srn="dummy:d1", minion="mb")
     for _ in range(2):
-        assert office.register("ma", DUMMIES)["names"] == ["dummy:d1 is managed by mb, and stays so"]
-    office.register("mb", {"dummy": ["d1"]})
-    assert (office.owned("ma"), office.owned("mb")) == ({"dummy": ["d2"]}, {"dummy": ["d1"]})
+        assert rig.register("ma", DUMMIES)["names"] == ["dummy:d1 is managed by mb, and stays so"]
+    rig.register("mb", {"dummy": ["d1"]})
+    assert (rig.owned("ma"), rig.owned("mb")) == ({"dummy": ["d2"]}, {"dummy": ["d1"]})
 
 
-def test_one_conflict_is_one_event_with_the_count_and_the_first_names(office: Office) -> None:
+def test_one_conflict_is_one_event_with_the_count_and_the_first_names(rig: MasterRig) -> None:
     mine = [f"d{n:02}" for n in range(registering.CONFLICT_NAMES_MAX)]
-    office.register("ma", {"dummy": mine})
-    office.register("mc", {"dummy": ["x"]})
-    office.register("mb", {"dummy": [*mine, "x"]})
-    (event,) = office.events("resource/conflict/")
+    rig.register("ma", {"dummy": mine})
+    rig.register("mc", {"dummy": ["x"]})
+    rig.register("mb", {"dummy": [*mine, "x"]})
+    (event,) = rig.events("resource/conflict/")
     owners = {"ma": registering.CONFLICT_NAMES_MAX, "mc": 1}
     names = [f"dummy:{name}" for name in mine]
     assert (event.tag, event.data) == (
@@ -136,27 +136,27 @@ def test_one_conflict_is_one_event_with_the_count_and_the_first_names(office: Of
     )
 
 
-def test_the_same_refusal_again_is_no_news(office: Office) -> None:
-    office.register("ma", DUMMIES)
+def test_the_same_refusal_again_is_no_news(rig: MasterRig) -> None:
+    rig.register("ma", DUMMIES)
     for _ in range(3):
-        assert office.register("mb", {"dummy": ["d1"]})["names"] == ["dummy:d1 is managed by ma, and stays so"]
-    assert len(office.events("resource/conflict/")) == 1
-    assert len(office.events("resource/refused/")) == 1
+        assert rig.register("mb", {"dummy": ["d1"]})["names"] == ["dummy:d1 is managed by ma, and stays so"]
+    assert len(rig.events("resource/conflict/")) == 1
+    assert len(rig.events("resource/refused/")) == 1
 
 
 def test_a_policy_keeps_back_what_a_minion_may_not_register() -> None:
-    office = Office("ma", "mb", rules=RegistrationRules(policy={"m[a]": ["dummy:d*", "ssh:*"]}))
-    assert office.register("ma", {"dummy": ["d1", "x1"], "ssh": ["x1"]})["names"] == [
+    rig = MasterRig("ma", "mb", rules=RegistrationRules(policy={"m[a]": ["dummy:d*", "ssh:*"]}))
+    assert rig.register("ma", {"dummy": ["d1", "x1"], "ssh": ["x1"]})["names"] == [
         "dummy:x1 may not be registered by ma: resource_policy of the master"
     ]
-    assert office.owned("ma") == {"dummy": ["d1"], "ssh": ["x1"]}
-    office.register("mb", {"dummy": ["d2"]})
-    assert office.owned("mb") == {}
+    assert rig.owned("ma") == {"dummy": ["d1"], "ssh": ["x1"]}
+    rig.register("mb", {"dummy": ["d2"]})
+    assert rig.owned("mb") == {}
 
 
 def test_a_release_by_a_minion_does_not_touch_what_another_took_meanwhile() -> None:
-    first = Office("ma", "mb", rules=RegistrationRules(conflict=Conflict.NEWEST))
-    second = Office(rules=RegistrationRules(conflict=Conflict.NEWEST), shared=first.shared)
+    first = MasterRig("ma", "mb", rules=RegistrationRules(conflict=Conflict.NEWEST))
+    second = MasterRig(rules=RegistrationRules(conflict=Conflict.NEWEST), shared=first.shared)
     first.register("ma", {"dummy": ["x"]})
     second.register("mb", {"dummy": ["x"]})
     first.register("ma", {})
@@ -179,39 +179,39 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch, *happens: Callable[[], object]) -
 
 
 def test_of_a_key_that_goes_while_grains_are_stored_nothing_stays(
-    office: Office, monkeypatch: pytest.MonkeyPatch
+    rig: MasterRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fingerprint = key(MinionId("ma")).fingerprint
-    meanwhile(monkeypatch, lambda: office.ask("key_change", action="delete", fingerprints=[fingerprint]))
+    meanwhile(monkeypatch, lambda: rig.ask("key_change", action="delete", fingerprints=[fingerprint]))
     # As when the key goes between the clean-up of the other MWorker and what this one stores.
     monkeypatch.setattr(keys, "_forget", lambda *_: None)
-    said = office.register("ma", DUMMIES, grains={"dummy:d1": {"n": 1}})
+    said = rig.register("ma", DUMMIES, grains={"dummy:d1": {"n": 1}})
     assert (said["state"], said["names"]) == ("refused", ["the key is not accepted any more"])
-    assert office.owned("ma") == {}
-    assert office.master.banks.bank(RESOURCE_GRAINS).keys() == []
+    assert rig.owned("ma") == {}
+    assert rig.master.banks.bank(RESOURCE_GRAINS).keys() == []
 
 
 def test_what_another_minion_takes_while_grains_are_stored_has_the_grains_of_that_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     rules = RegistrationRules(conflict=Conflict.NEWEST)
-    office = Office("ma", "mb", rules=rules)
-    other = Office(rules=rules, shared=office.shared)
+    rig = MasterRig("ma", "mb", rules=rules)
+    other = MasterRig(rules=rules, shared=rig.shared)
     meanwhile(monkeypatch, lambda: other.register("mb", {"dummy": ["d1"]}, grains={"dummy:d1": {"of": "mb"}}))
-    office.register("ma", DUMMIES, grains={"dummy:d1": {"of": "ma"}, "dummy:d2": {"of": "ma"}})
-    rows = office.master.banks.bank(RESOURCE_GRAINS).get("ma")
+    rig.register("ma", DUMMIES, grains={"dummy:d1": {"of": "ma"}, "dummy:d2": {"of": "ma"}})
+    rows = rig.master.banks.bank(RESOURCE_GRAINS).get("ma")
     assert rows is not None
     assert list(rows) == ["dummy:d2"]
-    assert office.ask("resource_grains", type="dummy", id="d1").fields["grains"] == {"of": "mb"}
-    assert agrees(office.master, MinionId("ma"))
-    office.register("ma", DUMMIES)
-    assert office.owned("mb") == {"dummy": ["d1"]}
+    assert rig.ask("resource_grains", type="dummy", id="d1").fields["grains"] == {"of": "mb"}
+    assert agrees(rig.master, MinionId("ma"))
+    rig.register("ma", DUMMIES)
+    assert rig.owned("mb") == {"dummy": ["d1"]}
 
 
 def test_grains_that_another_process_replaced_meanwhile_by_older_ones_are_stored_again(
-    office: Office, monkeypatch: pytest.MonkeyPatch
+    rig: MasterRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     older = {"dummy:d2": {"grains": {"n": 0}, "stale_since": None}}
-    meanwhile(monkeypatch, lambda: office.master.banks.bank(RESOURCE_GRAINS).put("ma", older))
-    office.register("ma", DUMMIES, grains={"dummy:d2": {"n": 1}})
-    assert office.ask("resource_grains", type="dummy", id="d2").fields["grains"] == {"n": 1}
+    meanwhile(monkeypatch, lambda: rig.master.banks.bank(RESOURCE_GRAINS).put("ma", older))
+    rig.register("ma", DUMMIES, grains={"dummy:d2": {"n": 1}})
+    assert rig.ask("resource_grains", type="dummy", id="d2").fields["grains"] == {"n": 1}

@@ -22,7 +22,7 @@ JOB = job(1, (WEB1,))
 RET = {"t": "return", "state": "returned", "code": 0, "start_ms": 0, "dur_ms": 1, "reason": ""}
 
 
-class Desk:
+class ReportsRig:
     """A store with one job of web1, and what becomes of what web1 says of jobs."""
 
     def __init__(self) -> None:
@@ -38,8 +38,8 @@ class Desk:
 
 
 def test_a_return_wakes_readers_once_and_is_acknowledged_as_often_as_it_comes() -> None:
-    desk = Desk()
-    settled = [desk.says(**RET, jid=JOB.jid) for _ in range(3)]
+    rig = ReportsRig()
+    settled = [rig.says(**RET, jid=JOB.jid) for _ in range(3)]
     assert [one.moved for one in settled] == [{JOB.jid}, set(), set()]
     assert {tuple(jids) for one in settled for _key, jids in one.acknowledge} == {(JOB.jid,)}
 
@@ -47,8 +47,8 @@ def test_a_return_wakes_readers_once_and_is_acknowledged_as_often_as_it_comes() 
 def test_a_return_that_another_master_stored_meanwhile_is_looked_up_and_acknowledged_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    desk, other, write = Desk(), Desk(), MemoryStore.write
-    other.store = other.master.store = desk.store
+    rig, other, write = ReportsRig(), ReportsRig(), MemoryStore.write
+    other.store = other.master.store = rig.store
     conflicts = [StoreConflictError("there is such a row already")]
 
     def conflicting(store: MemoryStore, **options: Any) -> Any:
@@ -59,18 +59,18 @@ def test_a_return_that_another_master_stored_meanwhile_is_looked_up_and_acknowle
         return write(store, **options)
 
     monkeypatch.setattr(MemoryStore, "write", conflicting)
-    settled = desk.says(**RET, jid=JOB.jid)
+    settled = rig.says(**RET, jid=JOB.jid)
     assert settled.acknowledge == [(key(WEB1).fingerprint, [JOB.jid])]
     assert not settled.moved
 
 
 @pytest.mark.parametrize("said", [RET, {"t": "job_state", "state": "refused", "reason": "no"}])
 def test_what_is_said_of_a_job_that_was_never_given_wakes_nobody(said: dict[str, Any]) -> None:
-    assert not Desk().says(**said, jid=job(2, (WEB2,)).jid).moved
+    assert not ReportsRig().says(**said, jid=job(2, (WEB2,)).jid).moved
 
 
 def test_an_end_that_is_known_wakes_nobody() -> None:
-    desk = Desk()
-    with desk.store.write() as store:
+    rig = ReportsRig()
+    with rig.store.write() as store:
         store.set_targets([(JOB.jid, TargetRow(WEB1, TargetState.EXPIRED, "", NOW))])
-    assert not desk.says(t="job_state", jid=JOB.jid, state="refused", reason="").moved
+    assert not rig.says(t="job_state", jid=JOB.jid, state="refused", reason="").moved

@@ -31,14 +31,14 @@ from saltlite.model.ids import MinionId
 from saltlite.platform.daemon import ManualClock
 from saltlite.platform.files import CursorFile
 from saltlite.testing.memory_store import MemoryStore
-from tests.support.master import Office
+from tests.support.master import MasterRig
 from tests.support.store import commit
 from tests.support.store import ret as returned
 
 EVENTS = Subscription("one", events=True)
 
 
-class Desk:
+class ReturnerRig:
     """A returner over a store in memory."""
 
     def __init__(self, folder: Path, wanted: Subscription = EVENTS) -> None:
@@ -72,19 +72,19 @@ class Desk:
 
 
 def test_a_new_returner_begins_with_what_comes_and_a_known_one_where_it_stood(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    desk.say(1, 2)
-    assert desk.returner.step()
-    desk.say(3)
-    again = desk.begin()
+    rig = ReturnerRig(tmp_path)
+    rig.say(1, 2)
+    assert rig.returner.step()
+    rig.say(3)
+    again = rig.begin()
     assert again.step()
     assert not again.step()
-    assert desk.taken == [[1, 2], [3]]
+    assert rig.taken == [[1, 2], [3]]
 
 
 def test_what_fails_is_offered_again_after_growing_pauses_and_nothing_is_lost(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    desk.say(1)
+    rig = ReturnerRig(tmp_path)
+    rig.say(1)
 
     def away(_numbers: list[int]) -> None:
         raise CommandExecutionError("the server is away")
@@ -93,43 +93,43 @@ def test_what_fails_is_offered_again_after_growing_pauses_and_nothing_is_lost(tm
         raise KeyError("a defect")
 
     for fails in [*[away] * 4, *[broken] * 4]:
-        desk.fails = fails
-        desk.returner.step()
-    assert desk.pauses == [min(AGAIN_MAX_S, AGAIN_S * 2**number) for number in range(8)]
-    desk.fails = lambda _numbers: None
-    desk.returner.step()
-    assert desk.taken == [[1]]
+        rig.fails = fails
+        rig.returner.step()
+    assert rig.pauses == [min(AGAIN_MAX_S, AGAIN_S * 2**number) for number in range(8)]
+    rig.fails = lambda _numbers: None
+    rig.returner.step()
+    assert rig.taken == [[1]]
 
 
 def test_one_that_is_refused_for_good_is_dropped_alone_and_told(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    desk.say(1, 2, 3)
+    rig = ReturnerRig(tmp_path)
+    rig.say(1, 2, 3)
 
     def picky(numbers: list[int]) -> None:
         if 2 in numbers:
             raise SaltInvocationError("no twos")
 
-    desk.fails = picky
-    desk.returner.step()
-    assert desk.taken == [[1], [3]]
-    assert desk.told() == [("salt/returner/one/dropped", {"count": 1, "reason": "no twos"})]
-    desk.returner.step()  # what is told of it does not come back to it
-    assert desk.taken == [[1], [3]]
+    rig.fails = picky
+    rig.returner.step()
+    assert rig.taken == [[1], [3]]
+    assert rig.told() == [("salt/returner/one/dropped", {"count": 1, "reason": "no twos"})]
+    rig.returner.step()  # what is told of it does not come back to it
+    assert rig.taken == [[1], [3]]
 
 
 def test_events_that_are_deleted_before_their_turn_are_counted(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    desk.say(*range(5))
-    with desk.store.write() as store:
+    rig = ReturnerRig(tmp_path)
+    rig.say(*range(5))
+    with rig.store.write() as store:
         store.prune_events(3)
-    desk.returner.step()
-    assert desk.taken[0] == [3, 4]
-    assert desk.told() == [("salt/returner/one/lost", {"count": 3, "reason": "deleted before they were delivered"})]
+    rig.returner.step()
+    assert rig.taken[0] == [3, 4]
+    assert rig.told() == [("salt/returner/one/lost", {"count": 3, "reason": "deleted before they were delivered"})]
 
 
 def test_an_event_that_kills_the_process_is_dropped_in_the_end_and_no_other(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    desk.say(1, 2, 3)
+    rig = ReturnerRig(tmp_path)
+    rig.say(1, 2, 3)
 
     class DiedError(BaseException):
         """A process that ends here runs no further line."""
@@ -138,102 +138,100 @@ def test_an_event_that_kills_the_process_is_dropped_in_the_end_and_no_other(tmp_
         if 2 in numbers:
             raise DiedError
 
-    desk.fails = deadly
+    rig.fails = deadly
     starts = 0
-    while [3] not in desk.taken and starts < 4 * DEATHS_MAX:
-        returner = desk.begin()
+    while [3] not in rig.taken and starts < 4 * DEATHS_MAX:
+        returner = rig.begin()
         starts += 1
         try:
             while returner.step():
                 pass
         except DiedError:
             continue
-    assert desk.taken == [[1], [3]]
+    assert rig.taken == [[1], [3]]
     assert starts <= DEATHS_ALONE + DEATHS_MAX + 2
-    ((tag, data),) = desk.told()
+    ((tag, data),) = rig.told()
     assert (tag, data["count"]) == ("salt/returner/one/dropped", 1)
 
 
 def test_planned_stops_are_no_deaths(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    desk.say(1)
+    rig = ReturnerRig(tmp_path)
+    rig.say(1)
 
     def stop(_numbers: list[int]) -> None:
         raise SystemExit(0)
 
-    desk.fails = stop
+    rig.fails = stop
     for _ in range(2 * DEATHS_MAX):
-        desk.begin().run()
-    assert desk.told() == []
-    desk.fails = lambda _numbers: None
-    desk.begin().step()
-    assert desk.taken == [[1]]
+        rig.begin().run()
+    assert rig.told() == []
+    rig.fails = lambda _numbers: None
+    rig.begin().step()
+    assert rig.taken == [[1]]
 
 
 def test_a_call_has_a_page_of_events_at_most_and_only_those_that_are_wanted(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, Subscription("one", events=True, tags=["app/*"], not_tags=["app/secret*"]))
-    desk.say(*range(PAGE + 1))
-    desk.say(-1, tag="app/secret")
-    desk.say(-2, tag="other")
-    desk.returner.step()
-    desk.returner.step()
-    assert [len(numbers) for numbers in desk.taken] == [PAGE, 1]
+    rig = ReturnerRig(tmp_path, Subscription("one", events=True, tags=["app/*"], not_tags=["app/secret*"]))
+    rig.say(*range(PAGE + 1))
+    rig.say(-1, tag="app/secret")
+    rig.say(-2, tag="other")
+    rig.returner.step()
+    rig.returner.step()
+    assert [len(numbers) for numbers in rig.taken] == [PAGE, 1]
 
 
 def test_of_so_many_jobs_is_remembered_that_they_named_it(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, Subscription("one"))
-    with desk.store.write() as store:
+    rig = ReturnerRig(tmp_path, Subscription("one"))
+    with rig.store.write() as store:
         for number in range(WANTED_MAX + 1):
             store.put_event(f"salt/job/{number}/returners", {"jid": str(number), "returners": ["one"]}, 1.0)
-    while desk.returner.step():
+    while rig.returner.step():
         pass
-    assert len(desk.cursor.read()["jobs"]) == WANTED_MAX
-    assert "0" not in desk.cursor.read()["jobs"]
+    assert len(rig.cursor.read()["jobs"]) == WANTED_MAX
+    assert "0" not in rig.cursor.read()["jobs"]
 
 
 # -- jobs that name returners
 
 
-def publish(office: Office, who: Principal, ret: Any) -> None:
+def publish(rig: MasterRig, who: Principal, ret: Any) -> None:
     request = {"v": 1, "verb": "publish", "request_id": "0" * 32, "tgt": "web1", "tgt_type": "glob", "ret": ret}
-    handle_request(office.master, who, {**request, "calls": [["test.ping", [], {}]]})
+    handle_request(rig.master, who, {**request, "calls": [["test.ping", [], {}]]})
 
 
 def test_a_job_names_returners_that_there_are_and_that_its_user_may_name() -> None:
     rules = read_rules({"amy": ["test.*", {"@returner": ["json_file"]}], "bob": ["test.*"]}, "publisher_acl")
-    office = Office("web1", granted=Granted(publisher=rules), returners=frozenset({"json_file", "http"}))
+    rig = MasterRig("web1", granted=Granted(publisher=rules), returners=frozenset({"json_file", "http"}))
     for who, ret in (("bob", "json_file"), ("bob", "unknown"), ("amy", ["json_file", "http"])):
         with pytest.raises(RefusedError, match="the returner"):
-            publish(office, Principal(who, 1001), ret)
+            publish(rig, Principal(who, 1001), ret)
     with pytest.raises(UsageError, match="names http, json_file"):
-        publish(office, Principal("root", 0), "json_file,mysql")
-    assert office.store.events() == []
-    publish(office, Principal("amy", 1001), "json_file")
-    new, named = office.store.events()
+        publish(rig, Principal("root", 0), "json_file,mysql")
+    assert rig.store.events() == []
+    publish(rig, Principal("amy", 1001), "json_file")
+    new, named = rig.store.events()
     assert (new.tag, named.tag) == (f"salt/job/{new.data['jid']}/new", f"salt/job/{new.data['jid']}/returners")
     assert named.data["returners"] == ["json_file"]
 
 
 @pytest.mark.parametrize("body", [b"\xc1", b"\x91" * 3000 + b"\xc0", b"\xa1\xff", b"\xc7\x00\x05", b"\xc0\xc0"])
 def test_a_return_that_is_no_value_keeps_back_no_other(tmp_path: Path, body: bytes) -> None:
-    office = Office("web1", "web2")
-    jid = office.ask("publish", request_id="0" * 32, tgt="*", tgt_type="glob", calls=[["test.ping", [], {}]]).fields[
-        "jid"
-    ]
+    rig = MasterRig("web1", "web2")
+    jid = rig.ask("publish", request_id="0" * 32, tgt="*", tgt_type="glob", calls=[["test.ping", [], {}]]).fields["jid"]
     taken: list[Any] = []
     cursor = CursorFile(str(tmp_path / "one.json"))
     returner = Returner(
-        office.store,
-        office.clock,
+        rig.store,
+        rig.clock,
         {"one.return_many": taken.extend, "one.returner": taken.append},
         Subscription("one", every_return=True),
         cursor,
         pause=lambda _seconds: None,
     )
-    job = office.store.job(jid)
+    job = rig.store.job(jid)
     assert job is not None
     for minion, said in (("web1", body), ("web2", b"\xc3")):
-        commit(office.store, returned(job, MinionId(minion), body=said))
+        commit(rig.store, returned(job, MinionId(minion), body=said))
     returner.step()
     assert [(one["id"], one["success"], one["retcode"]) for one in taken] == [("web1", False, 1), ("web2", True, 0)]
     assert "cannot be read" in taken[0]["return"]
@@ -242,13 +240,13 @@ def test_a_return_that_is_no_value_keeps_back_no_other(tmp_path: Path, body: byt
 
 def test_the_status_says_how_far_behind_a_reader_of_events_is_and_for_how_long(tmp_path: Path) -> None:
     cursor = CursorFile(str(tmp_path / "one.json"))
-    office = Office("web1", readers={"returner one": str(tmp_path / "one.json"), "hooks": str(tmp_path / "none.json")})
-    office.ask("event_send", tag="app/x", data={})
-    cursor.write({"seq": office.store.last_seq()})
+    rig = MasterRig("web1", readers={"returner one": str(tmp_path / "one.json"), "hooks": str(tmp_path / "none.json")})
+    rig.ask("event_send", tag="app/x", data={})
+    cursor.write({"seq": rig.store.last_seq()})
     for _ in range(3):
-        office.clock.advance(10.0)
-        office.ask("event_send", tag="app/x", data={})
-    question = office.ask("status").question
+        rig.clock.advance(10.0)
+        rig.ask("event_send", tag="app/x", data={})
+    question = rig.ask("status").question
     assert question is not None
     readers = question.fields(None)["readers"]
     assert readers == {"returner one": {"behind": 3, "lag_s": 20.0}, "hooks": {"behind": 0, "lag_s": 0.0}}

@@ -25,7 +25,7 @@ JID = "20260131235959123456"
 PKG = {"pkg.install": "pkg.install(name:str)", "test.ping": "test.ping()"}
 
 
-class Office:
+class MasterRig:
     """A master over a store of its own."""
 
     def __init__(self) -> None:
@@ -52,13 +52,13 @@ class Office:
 
 
 def test_minions_are_told_apart_by_what_they_said_of_their_functions() -> None:
-    office = Office()
-    office.add("has", PKG)
-    office.add("lacks", {"test.ping": "test.ping()"})
-    office.add("knows", {"pkg.install": "pkg.install?"}, whole=False)
-    office.add("silent", None)
-    office.add("unsure", {"test.ping": "test.ping()"}, whole=False)
-    assert office.ask("missing_functions", fun="pkg.install") == {
+    rig = MasterRig()
+    rig.add("has", PKG)
+    rig.add("lacks", {"test.ping": "test.ping()"})
+    rig.add("knows", {"pkg.install": "pkg.install?"}, whole=False)
+    rig.add("silent", None)
+    rig.add("unsure", {"test.ping": "test.ping()"}, whole=False)
+    assert rig.ask("missing_functions", fun="pkg.install") == {
         "count": 5,
         "missing": 2,
         "names": ["knows", "lacks"],
@@ -68,24 +68,24 @@ def test_minions_are_told_apart_by_what_they_said_of_their_functions() -> None:
 
 
 def test_an_answer_names_a_limited_number_of_minions_and_counts_all() -> None:
-    office = Office()
+    rig = MasterRig()
     for number in range(NAMES_MAX + 5):
-        office.add(f"m{number:05}", {"test.ping": "test.ping()"})
-    told = office.ask("missing_functions", fun="pkg.install")
+        rig.add(f"m{number:05}", {"test.ping": "test.ping()"})
+    told = rig.ask("missing_functions", fun="pkg.install")
     assert (told["missing"], len(told["names"])) == (NAMES_MAX + 5, NAMES_MAX)
 
 
 def test_a_name_that_is_no_function_is_refused() -> None:
     with pytest.raises(UsageError, match="is not a function"):
-        Office().ask("missing_functions", fun="../etc")
+        MasterRig().ask("missing_functions", fun="../etc")
 
 
 def test_a_runner_that_begins_and_ends_makes_two_events() -> None:
-    office = Office()
-    office.ask("runner_event", jid=JID, funs=["manage.up", "jobs.active"])
-    office.ask("runner_event", jid=JID, funs=["manage.up", "jobs.active"], retcode=3, duration_ms=12)
+    rig = MasterRig()
+    rig.ask("runner_event", jid=JID, funs=["manage.up", "jobs.active"])
+    rig.ask("runner_event", jid=JID, funs=["manage.up", "jobs.active"], retcode=3, duration_ms=12)
     begun = {"fun": "manage.up,jobs.active", "user": "root"}
-    assert office.events() == [
+    assert rig.events() == [
         (f"salt/run/{JID}/new", begun),
         (f"salt/run/{JID}/ret", {**begun, "retcode": 3, "duration_ms": 12, "success": False}),
     ]
@@ -102,15 +102,15 @@ def test_a_runner_that_begins_and_ends_makes_two_events() -> None:
     ],
 )
 def test_no_other_event_can_be_made_by_it(fields: dict[str, Any]) -> None:
-    office = Office()
+    rig = MasterRig()
     with pytest.raises(UsageError):
-        office.ask("runner_event", **fields)
-    assert office.events() == []
+        rig.ask("runner_event", **fields)
+    assert rig.events() == []
 
 
 def test_only_operators_may() -> None:
     nobody = Principal("nobody", 65534)
     with pytest.raises(RefusedError):
-        Office().ask("missing_functions", nobody, fun="pkg.install")
+        MasterRig().ask("missing_functions", nobody, fun="pkg.install")
     with pytest.raises(RefusedError):
-        Office().ask("runner_event", nobody, jid=JID, funs=["manage.up"])
+        MasterRig().ask("runner_event", nobody, jid=JID, funs=["manage.up"])

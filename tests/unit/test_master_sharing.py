@@ -39,8 +39,8 @@ from saltlite.wire.framing import unpack
 from saltlite.wire.job_body import sign
 from saltlite.wire.messages import RUN_MAX
 from tests.support.keys import JOB_PRIVATE, JOB_PUBLIC, NOW, certificate, ed25519_public, seed
-from tests.support.master import Office
-from tests.support.memory_fleet import MESSAGES, Guest, Table, delivery, of
+from tests.support.master import MasterRig
+from tests.support.memory_fleet import MESSAGES, Peer, SessionRig, delivery, of
 from tests.support.store import key, row
 
 LEASE_S = 4.0
@@ -48,103 +48,103 @@ REPORT = {"t": "job_state", **MESSAGES["job_state"]}
 OTHER = seed("jobs of another master")
 
 
-def leased() -> tuple[Table, Guest]:
+def leased() -> tuple[SessionRig, Peer]:
     """A manager with a lease, and a minion with a session."""
-    table = Table(leased=True)
-    renew(table)
-    guest = table.join("web1")
-    table.manager.deliver("web1", [], rest="")
-    table.take()
-    table.done.clear()
-    return table, guest
+    rig = SessionRig(leased=True)
+    renew(rig)
+    peer = rig.join("web1")
+    rig.manager.deliver("web1", [], rest="")
+    rig.take()
+    rig.done.clear()
+    return rig, peer
 
 
-def renew(table: Table) -> None:
-    table.manager.lease(table.clock.boottime() + LEASE_S)
+def renew(rig: SessionRig) -> None:
+    rig.manager.lease(rig.clock.boottime() + LEASE_S)
 
 
 def test_without_a_lease_nothing_is_read_or_sent_and_with_the_next_one_all_of_it_in_order() -> None:
-    table, guest = leased()
-    table.wait(LEASE_S)
-    guest.say(REPORT)
-    guest.say({"t": "heartbeat", "running": [], "spool": 0})
-    table.manager.deliver("web1", [delivery(1, table)])
-    table.manager.cancel([("web1", "20270101000000000000")])
-    table.wait(SUSPEND_S - 1.0)
-    assert table.take() == []
-    assert table.manager.figures()["lease"] is False, "the status says so"
-    renew(table)
-    assert table.manager.figures()["lease"] is True
-    assert [message["t"] for message in guest.heard()] == ["job", "cancel"]
-    table.manager.tick()
-    assert {"t": "heartbeat_ack"} in guest.heard()
-    assert [report.message for report in of(MinionReport, table.done)] == [REPORT]
+    rig, peer = leased()
+    rig.wait(LEASE_S)
+    peer.say(REPORT)
+    peer.say({"t": "heartbeat", "running": [], "spool": 0})
+    rig.manager.deliver("web1", [delivery(1, rig)])
+    rig.manager.cancel([("web1", "20270101000000000000")])
+    rig.wait(SUSPEND_S - 1.0)
+    assert rig.take() == []
+    assert rig.manager.figures()["lease"] is False, "the status says so"
+    renew(rig)
+    assert rig.manager.figures()["lease"] is True
+    assert [message["t"] for message in peer.heard()] == ["job", "cancel"]
+    rig.manager.tick()
+    assert {"t": "heartbeat_ack"} in peer.heard()
+    assert [report.message for report in of(MinionReport, rig.done)] == [REPORT]
 
 
 def test_sessions_end_a_minute_after_their_lease() -> None:
-    table, guest = leased()
-    table.wait(LEASE_S + SUSPEND_S - 0.1)
-    assert table.take() == []
-    table.wait(0.1)
-    effects = table.take()
+    rig, peer = leased()
+    rig.wait(LEASE_S + SUSPEND_S - 0.1)
+    assert rig.take() == []
+    rig.wait(0.1)
+    effects = rig.take()
     assert [up.up for up in of(Presence, effects)] == [False]
-    assert of(CloseConnection, effects) == [CloseConnection(guest.number, guest.address)]
-    renew(table)
-    guest.say(REPORT)
-    assert table.take() == []
+    assert of(CloseConnection, effects) == [CloseConnection(peer.number, peer.address)]
+    renew(rig)
+    peer.say(REPORT)
+    assert rig.take() == []
 
 
 def test_a_master_that_was_fenced_ends_its_sessions_at_once() -> None:
-    table, _guest = leased()
-    table.manager.end_lease()
-    assert [up.up for up in of(Presence, table.take())] == [False]
+    rig, _guest = leased()
+    rig.manager.end_lease()
+    assert [up.up for up in of(Presence, rig.take())] == [False]
 
 
 def test_what_waits_for_a_session_that_ended_meanwhile_is_dropped() -> None:
-    table, guest = leased()
-    table.wait(LEASE_S)
-    guest.say(REPORT)
-    table.manager.deliver("web1", [delivery(1, table)])
-    table.manager.key_changed_elsewhere(guest.key, "revoked", "web1")
-    renew(table)
-    assert guest.heard() == []
-    assert of(MinionReport, table.done) == []
-    assert table.refused() == {"no-session": 1}
+    rig, peer = leased()
+    rig.wait(LEASE_S)
+    peer.say(REPORT)
+    rig.manager.deliver("web1", [delivery(1, rig)])
+    rig.manager.key_changed_elsewhere(peer.key, "revoked", "web1")
+    renew(rig)
+    assert peer.heard() == []
+    assert of(MinionReport, rig.done) == []
+    assert rig.refused() == {"no-session": 1}
 
 
 def test_a_stranger_without_a_lease_has_to_come_again() -> None:
-    table = Table(leased=True)
-    guest = Guest(table, "web1")
-    assert guest.hello() == b""
-    assert of(CloseConnection, table.done) == [CloseConnection(guest.number, guest.address)]
-    renew(table)
-    assert guest.hello() != b""
+    rig = SessionRig(leased=True)
+    peer = Peer(rig, "web1")
+    assert peer.hello() == b""
+    assert of(CloseConnection, rig.done) == [CloseConnection(peer.number, peer.address)]
+    renew(rig)
+    assert peer.hello() != b""
 
 
 @pytest.mark.parametrize("limit", ["RETURN_MEMORY", "WAITING_OF_SESSION"])
 def test_frames_that_wait_take_limited_memory(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    table, guest = leased()
-    table.wait(LEASE_S)
-    frame = guest.seal(REPORT)
+    rig, peer = leased()
+    rig.wait(LEASE_S)
+    frame = peer.seal(REPORT)
     monkeypatch.setattr(sharing, limit, len(frame) + sharing.FRAME_COST)
-    guest.raw(frame)
-    assert of(CloseConnection, table.take()) == []
-    guest.say(REPORT)
-    assert of(CloseConnection, table.take()) == [CloseConnection(guest.number, guest.address)]
+    peer.raw(frame)
+    assert of(CloseConnection, rig.take()) == []
+    peer.say(REPORT)
+    assert of(CloseConnection, rig.take()) == [CloseConnection(peer.number, peer.address)]
 
 
 def test_frames_of_strangers_take_none_of_the_memory_for_frames_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    table, guest = leased()
-    stranger = Guest(table, "stranger", address="10.6.6.6")
-    table.wait(LEASE_S)
-    frame = guest.seal(REPORT)
+    rig, peer = leased()
+    stranger = Peer(rig, "stranger", address="10.6.6.6")
+    rig.wait(LEASE_S)
+    frame = peer.seal(REPORT)
     monkeypatch.setattr(sharing, "RETURN_MEMORY", len(frame) + sharing.FRAME_COST)
     for raw in (frame, b"\x02\x04" + b"x" * len(frame), b"\x02\x04"):
         stranger.raw(raw)
-    guest.raw(frame)
-    assert of(CloseConnection, table.take()) == []
-    renew(table)
-    assert [report.message for report in of(MinionReport, table.take())] == [REPORT]
+    peer.raw(frame)
+    assert of(CloseConnection, rig.take()) == []
+    renew(rig)
+    assert [report.message for report in of(MinionReport, rig.take())] == [REPORT]
 
 
 @pytest.mark.parametrize(
@@ -158,41 +158,41 @@ def test_frames_of_strangers_take_none_of_the_memory_for_frames_that_wait(monkey
     ],
 )
 def test_an_accepted_session_ends_when_its_key_was_changed_elsewhere(state: str, minion: str, ends: bool) -> None:
-    table, guest = leased()
-    table.manager.key_changed_elsewhere(guest.key, state, minion)
-    assert bool(of(Presence, table.take())) is ends
+    rig, peer = leased()
+    rig.manager.key_changed_elsewhere(peer.key, state, minion)
+    assert bool(of(Presence, rig.take())) is ends
 
 
 def test_a_pending_session_is_accepted_by_another_master_and_stays_while_it_waits() -> None:
-    table = Table()
-    guest = table.join("web1", "pending")
-    guest.heard()
-    table.manager.key_changed_elsewhere(guest.key, "pending", "web1")
-    assert guest.heard() == []
-    table.manager.key_changed_elsewhere(guest.key, "accepted", "web1")
-    assert guest.heard() == [{"t": "state", "state": "accepted"}]
-    assert of(Pull, table.done) == [Pull("web1", fresh=True)]
+    rig = SessionRig()
+    peer = rig.join("web1", "pending")
+    peer.heard()
+    rig.manager.key_changed_elsewhere(peer.key, "pending", "web1")
+    assert peer.heard() == []
+    rig.manager.key_changed_elsewhere(peer.key, "accepted", "web1")
+    assert peer.heard() == [{"t": "state", "state": "accepted"}]
+    assert of(Pull, rig.done) == [Pull("web1", fresh=True)]
 
 
 def test_an_acceptance_that_is_read_before_its_verdict_has_come_sends_no_minion_away() -> None:
-    table = Table()
-    guest = Guest(table, "web1")
-    guest.prove()
-    table.manager.key_changed_elsewhere(guest.key, "accepted", "web1")
-    guest.decided("accepted")
-    assert [message.get("state") for message in guest.heard()] == ["accepted"]
-    other = Guest(table, "web2")
+    rig = SessionRig()
+    peer = Peer(rig, "web1")
+    peer.prove()
+    rig.manager.key_changed_elsewhere(peer.key, "accepted", "web1")
+    peer.decided("accepted")
+    assert [message.get("state") for message in peer.heard()] == ["accepted"]
+    other = Peer(rig, "web2")
     other.prove()
-    table.manager.key_changed_elsewhere(other.key, "accepted", "web3")
+    rig.manager.key_changed_elsewhere(other.key, "accepted", "web3")
     assert [message.get("state") for message in other.heard()] == ["busy"]
 
 
 def test_a_job_of_another_master_carries_its_certificate() -> None:
-    table = Table()
+    rig = SessionRig()
     own = certificate(NOW)
     other = replace(own, job_public=ed25519_public(OTHER)).encode()
     issuers = Issuers(own.encode())
-    mine, theirs, unsigned = (delivery(number, table) for number in range(3))
+    mine, theirs, unsigned = (delivery(number, rig) for number in range(3))
     mine.signature, theirs.signature = sign(JOB_PRIVATE, mine.body), sign(OTHER, theirs.body)
     issuers.named([mine, theirs])
     assert (mine.certificate, theirs.certificate) == (b"", b""), "no other master is known"
@@ -210,137 +210,137 @@ MASTERS = tuple(MasterEntry(name, f"{name}:4515", 100, True) for name in ("m1", 
 """This master is m1."""
 
 
-def among(table: Table, *masters: MasterEntry) -> None:
-    table.manager.masters_are(*directory.signed(JOB_PRIVATE, masters))
+def among(rig: SessionRig, *masters: MasterEntry) -> None:
+    rig.manager.masters_are(*directory.signed(JOB_PRIVATE, masters))
 
 
-def joined(table: Table, count: int, **said: Any) -> list[Guest]:
-    guests = []
+def joined(rig: SessionRig, count: int, **said: Any) -> list[Peer]:
+    peers = []
     for number in range(count):
-        guest = Guest(table, f"web{number}")
-        guest.prove(**{"moves": True, **said})
-        guest.decided("accepted")
-        guests.append(guest)
-    table.take()
-    return guests
+        peer = Peer(rig, f"web{number}")
+        peer.prove(**{"moves": True, **said})
+        peer.decided("accepted")
+        peers.append(peer)
+    rig.take()
+    return peers
 
 
-def told(guests: Sequence[Guest], table: Table) -> list[tuple[str, Any]]:
+def told(peers: Sequence[Peer], rig: SessionRig) -> list[tuple[str, Any]]:
     """What each of them heard since, without heartbeats."""
-    sends = {guest.route: guest for guest in guests}
+    sends = {peer.route: peer for peer in peers}
     found = []
-    for send in (effect for effect in table.take() if isinstance(effect, Send)):
-        guest = sends[send.route]
-        assert guest.session is not None
-        found.append((guest.name, codec.decode(guest.session.open(send.frame))))
+    for send in (effect for effect in rig.take() if isinstance(effect, Send)):
+        peer = sends[send.route]
+        assert peer.session is not None
+        found.append((peer.name, codec.decode(peer.session.open(send.frame))))
     return found
 
 
-def passes(table: Table, guests: Sequence[Guest], seconds: int) -> list[tuple[str, Any]]:
+def passes(rig: SessionRig, peers: Sequence[Peer], seconds: int) -> list[tuple[str, Any]]:
     """What they hear in that time, in which they are well and the lease is renewed."""
     heard = []
     for _ in range(seconds):
-        renew(table)
-        table.wait(1.0)
-        for guest in guests:
-            guest.say({"t": "heartbeat", "running": [], "spool": 0})
-        heard += [(name, message) for name, message in told(guests, table) if message["t"] != "heartbeat_ack"]
+        renew(rig)
+        rig.wait(1.0)
+        for peer in peers:
+            peer.say({"t": "heartbeat", "running": [], "spool": 0})
+        heard += [(name, message) for name, message in told(peers, rig) if message["t"] != "heartbeat_ack"]
     return heard
 
 
 def test_minions_get_the_directory_when_they_come_and_when_it_changes() -> None:
-    table = Table(leased=True)
-    renew(table)
-    among(table, *MASTERS)
-    guests = joined(table, 2)
-    heard = passes(table, guests, 3)
+    rig = SessionRig(leased=True)
+    renew(rig)
+    among(rig, *MASTERS)
+    peers = joined(rig, 2)
+    heard = passes(rig, peers, 3)
     assert [(name, message["t"]) for name, message in heard] == [("web0", "directory"), ("web1", "directory")]
     assert directory.read(heard[0][1]["content"], heard[0][1]["sig"], [JOB_PUBLIC]).masters == MASTERS
-    among(table, *MASTERS)
-    assert passes(table, guests, 2) == []
-    among(table, *MASTERS[:1])
-    assert len(passes(table, guests, 2)) == 2
+    among(rig, *MASTERS)
+    assert passes(rig, peers, 2) == []
+    among(rig, *MASTERS[:1])
+    assert len(passes(rig, peers, 2)) == 2
 
 
 def test_a_minion_of_the_version_before_hears_of_no_directory_and_is_told_to_reconnect_when_the_master_drains() -> None:
-    table = Table(leased=True)
-    renew(table)
-    among(table, *MASTERS)
-    guests = joined(table, 2, moves=False)
-    assert passes(table, guests, 3) == []
-    table.manager.drain(wanted=True)
-    assert [message["t"] for _name, message in told(guests, table)] == ["reconnect"] * 2
+    rig = SessionRig(leased=True)
+    renew(rig)
+    among(rig, *MASTERS)
+    peers = joined(rig, 2, moves=False)
+    assert passes(rig, peers, 3) == []
+    rig.manager.drain(wanted=True)
+    assert [message["t"] for _name, message in told(peers, rig)] == ["reconnect"] * 2
 
 
 def test_many_minions_get_the_directory_a_part_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sharing, "TOLD_AT_ONCE", 2)
-    table = Table(leased=True)
-    renew(table)
-    guests = joined(table, 5)
-    among(table, *MASTERS)
-    assert [len(passes(table, guests, 1)) for _ in range(4)] == [2, 2, 1, 0]
+    rig = SessionRig(leased=True)
+    renew(rig)
+    peers = joined(rig, 5)
+    among(rig, *MASTERS)
+    assert [len(passes(rig, peers, 1)) for _ in range(4)] == [2, 2, 1, 0]
 
 
 def test_a_master_that_drains_sends_its_minions_away_once_and_takes_no_more() -> None:
-    table = Table(leased=True)
-    renew(table)
-    among(table, *MASTERS)
-    guests = joined(table, 3)
-    passes(table, guests, 2)
-    late = Guest(table, "late")
+    rig = SessionRig(leased=True)
+    renew(rig)
+    among(rig, *MASTERS)
+    peers = joined(rig, 3)
+    passes(rig, peers, 2)
+    late = Peer(rig, "late")
     late.prove(moves=True)
-    table.manager.drain(wanted=True)
-    table.manager.drain(wanted=True)
-    assert [message for _name, message in told(guests, table)] == [{"t": "move", "to": "", "spread_ms": 15}] * 3
+    rig.manager.drain(wanted=True)
+    rig.manager.drain(wanted=True)
+    assert [message for _name, message in told(peers, rig)] == [{"t": "move", "to": "", "spread_ms": 15}] * 3
     # The directory says now that this master takes no sessions, and comes without a second request to leave.
-    among(table, MASTERS[1], replace(MASTERS[0], is_up=False))
-    assert {message["t"] for _name, message in passes(table, guests, 2)} == {"directory"}
+    among(rig, MASTERS[1], replace(MASTERS[0], is_up=False))
+    assert {message["t"] for _name, message in passes(rig, peers, 2)} == {"directory"}
     # It had proved its key before.
     late.decided("accepted")
-    assert [message["t"] for _name, message in passes(table, [*guests, late], 2)] == ["welcome", "directory", "move"]
-    assert isinstance(frames.parse(Guest(table, "web9").hello()), frames.BusyFrame)
-    table.manager.drain(wanted=False)
-    assert isinstance(frames.parse(Guest(table, "web9").hello()), frames.ReplyFrame)
+    assert [message["t"] for _name, message in passes(rig, [*peers, late], 2)] == ["welcome", "directory", "move"]
+    assert isinstance(frames.parse(Peer(rig, "web9").hello()), frames.BusyFrame)
+    rig.manager.drain(wanted=False)
+    assert isinstance(frames.parse(Peer(rig, "web9").hello()), frames.ReplyFrame)
 
 
-def foreign(guests: Sequence[Guest]) -> set[str]:
+def foreign(peers: Sequence[Peer]) -> set[str]:
     known = directory.Directory(MASTERS)
-    return {guest.name for guest in guests if known.home(MinionId(guest.name)) == "m2"}
+    return {peer.name for peer in peers if known.home(MinionId(peer.name)) == "m2"}
 
 
 def test_minions_of_another_master_are_sent_home_after_a_minute_a_few_at_a_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sharing, "MOVES_AT_ONCE", 2)
-    table = Table(leased=True)
-    renew(table)
-    guests = joined(table, 30)
-    among(table, *MASTERS)
-    early = passes(table, guests, int(sharing.OVER_S))
+    rig = SessionRig(leased=True)
+    renew(rig)
+    peers = joined(rig, 30)
+    among(rig, *MASTERS)
+    early = passes(rig, peers, int(sharing.OVER_S))
     assert {message["t"] for _name, message in early} == {"directory"}
-    first = passes(table, guests, 1)
+    first = passes(rig, peers, 1)
     assert [message for _name, message in first] == [{"t": "move", "to": "m2", "spread_ms": 1000}] * 2
-    rest = passes(table, guests, 20)
-    assert {name for name, _message in first + rest} == foreign(guests)
-    assert len(first + rest) == len(foreign(guests)) >= 4
+    rest = passes(rig, peers, 20)
+    assert {name for name, _message in first + rest} == foreign(peers)
+    assert len(first + rest) == len(foreign(peers)) >= 4
 
 
 @pytest.mark.parametrize("others", [(), (MasterEntry("m2", "m2:4515", 100, False),)])
 def test_minions_stay_when_their_home_is_not_up_or_unknown(others: tuple[MasterEntry, ...]) -> None:
-    table = Table(leased=True)
-    renew(table)
-    guests = joined(table, 30)
-    among(table, MASTERS[0], *others)
-    assert {message["t"] for _name, message in passes(table, guests, 2 * int(sharing.OVER_S))} == {"directory"}
+    rig = SessionRig(leased=True)
+    renew(rig)
+    peers = joined(rig, 30)
+    among(rig, MASTERS[0], *others)
+    assert {message["t"] for _name, message in passes(rig, peers, 2 * int(sharing.OVER_S))} == {"directory"}
 
 
 def test_a_few_minions_that_belong_elsewhere_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sharing, "OVER", 100.0)
-    table = Table(leased=True)
-    renew(table)
-    guests = joined(table, 30)
-    among(table, *MASTERS)
-    assert {message["t"] for _name, message in passes(table, guests, 2 * int(sharing.OVER_S))} == {"directory"}
+    rig = SessionRig(leased=True)
+    renew(rig)
+    peers = joined(rig, 30)
+    among(rig, *MASTERS)
+    assert {message["t"] for _name, message in passes(rig, peers, 2 * int(sharing.OVER_S))} == {"directory"}
 
 
 # -- the process that renews the lease
@@ -396,7 +396,7 @@ class AnsweringLink:
         """No MWorker waits."""
 
 
-class Alone:
+class MembershipRig:
     """The membership of a master that is up, with its store."""
 
     def __init__(self) -> None:
@@ -433,40 +433,40 @@ M1 = MasterRow(
 
 
 def test_a_promoted_server_that_has_all_that_was_read_costs_no_session() -> None:
-    at = Alone()
-    at.put("web1")
-    at.renew()
-    at.disk.inventory.place = "promoted"
-    at.put("web2")
-    asked = at.renew()
+    rig = MembershipRig()
+    rig.put("web1")
+    rig.renew()
+    rig.disk.inventory.place = "promoted"
+    rig.put("web2")
+    asked = rig.renew()
     assert [one["begins"] for one in asked] == [False] * len(asked)
     assert asked[-1]["lease"] is not None
-    assert at.link.fetched == ["web1", "web2"]
+    assert rig.link.fetched == ["web1", "web2"]
     # Once, for readers whose cursors are on the former time line.
-    assert [event.tag for event in at.store.events() if "promoted" in event.tag] == ["salt/master/m1/promoted"]
+    assert [event.tag for event in rig.store.events() if "promoted" in event.tag] == ["salt/master/m1/promoted"]
 
 
 @pytest.mark.parametrize("more", [0, 1, 5])
 def test_a_promoted_server_that_lacks_what_was_read_ends_the_sessions_before_there_is_a_lease(more: int) -> None:
-    at = Alone()
-    kept = at.disk.tables.copy()
-    at.put("web1", "web2")
-    at.renew()
-    at.disk.tables = kept
-    at.disk.inventory.place = "promoted"
-    at.put(*["web3"] * more)
-    assert [(one["begins"], one["lease"]) for one in at.renew()][:1] == [(True, None)]
-    assert at.renew()[-1]["lease"] is not None
-    assert at.store.masters()[0].start != M1.start
+    rig = MembershipRig()
+    kept = rig.disk.tables.copy()
+    rig.put("web1", "web2")
+    rig.renew()
+    rig.disk.tables = kept
+    rig.disk.inventory.place = "promoted"
+    rig.put(*["web3"] * more)
+    assert [(one["begins"], one["lease"]) for one in rig.renew()][:1] == [(True, None)]
+    assert rig.renew()[-1]["lease"] is not None
+    assert rig.store.masters()[0].start != M1.start
 
 
 def test_handing_over_stops_when_the_lease_has_to_be_renewed_and_goes_on_after_that() -> None:
-    at = Alone()
-    at.put("web1", "web2", "web3", "web4", "web5")
-    before = at.store.masters()[0].renewals
-    at.renew()
-    assert at.link.fetched == ["web1", "web2", "web3", "web4", "web5"]
-    assert at.store.masters()[0].renewals >= before + 3
+    rig = MembershipRig()
+    rig.put("web1", "web2", "web3", "web4", "web5")
+    before = rig.store.masters()[0].renewals
+    rig.renew()
+    assert rig.link.fetched == ["web1", "web2", "web3", "web4", "web5"]
+    assert rig.store.masters()[0].renewals >= before + 3
 
 
 @pytest.mark.parametrize(
@@ -479,29 +479,29 @@ def test_handing_over_stops_when_the_lease_has_to_be_renewed_and_goes_on_after_t
     ],
 )
 def test_a_row_that_no_master_wrote_reaches_neither_the_link_process_nor_minions(written: dict[str, Any]) -> None:
-    at = Alone()
+    rig = MembershipRig()
     m2 = replace(
         M1, name="m2", address="m2:4515", state=MasterState.UP, certificate=certificate(NOW, name="m2").encode()
     )
     m3 = replace(m2, name="m3", certificate=certificate(NOW, name="m3").encode())
-    with at.store.write() as tx:
+    with rig.store.write() as tx:
         tx.renew(m2)
         tx.renew(replace(m3, **written))
-    asked = at.renew()[-1]
+    asked = rig.renew()[-1]
     assert (asked["certs"], asked["lease"] is not None) == ([m2.certificate], True)
-    assert [one.name for one in at.link.listed] == ["m1", "m2"]
+    assert [one.name for one in rig.link.listed] == ["m1", "m2"]
 
 
 def test_a_master_signs_its_own_address_as_it_knows_it() -> None:
-    at = Alone()
-    at.renew()
-    (mine,) = at.store.masters()
-    with at.store.write() as tx:
+    rig = MembershipRig()
+    rig.renew()
+    (mine,) = rig.store.masters()
+    with rig.store.write() as tx:
         tx.renew(replace(mine, address="no address", weight=0))
         tx.put_event(tag_presence_change(), {"new": ["web1"], "lost": []}, NOW)
-    at.membership._turn()  # not the one that renews, which would mend the row
-    assert [one["elsewhere"] for one in at.link.asked[-1:]] == [[("web1", False)]]
-    assert [(one.address, one.weight, one.is_up) for one in at.link.listed] == [(M1.address, M1.weight, True)]
+    rig.membership._turn()  # not the one that renews, which would mend the row
+    assert [one["elsewhere"] for one in rig.link.asked[-1:]] == [[("web1", False)]]
+    assert [(one.address, one.weight, one.is_up) for one in rig.link.listed] == [(M1.address, M1.weight, True)]
 
 
 def newcomer(**about: Any) -> list[Any]:
@@ -538,45 +538,45 @@ BAD_NEWCOMERS = [
 
 
 def test_a_newcomer_at_another_master_is_probed_here_and_verdicts_of_other_masters_are_read() -> None:
-    at = Alone()
+    rig = MembershipRig()
     rows = [newcomer(address="1" * TEXT_MAX, older_run=RUN_MAX), newcomer(owner="m3")]
-    with at.store.write() as tx:
+    with rig.store.write() as tx:
         tx.put_event(tag_master("m2", MasterEvent.CONTESTED), {"by": "m2", "newcomers": rows}, NOW)
-    assert [one["key"] for one in at.renew() if one["t"] == "contest"] == ["key"]
-    at.turns.later.pop(0)()
-    assert at.store.events(at.store.last_seq() - 1)[0].data["states"] == [["web1", "busy"]]
-    with at.store.write() as tx:
+    assert [one["key"] for one in rig.renew() if one["t"] == "contest"] == ["key"]
+    rig.turns.later.pop(0)()
+    assert rig.store.events(rig.store.last_seq() - 1)[0].data["states"] == [["web1", "busy"]]
+    with rig.store.write() as tx:
         asked = tx.put_event(tag_master("m1", MasterEvent.CONTESTED), {"by": "m1", "newcomers": rows[1:]}, NOW)
         states = [["web1", "duplicate_key"]]
         tx.put_event(tag_master("m3", MasterEvent.CONTEST_OVER), {"by": "m3", "asked": asked, "states": states}, NOW)
-    at.renew()
-    assert at.link.verdicts == [("web1", "duplicate_key")]
+    rig.renew()
+    assert rig.link.verdicts == [("web1", "duplicate_key")]
 
 
 @pytest.mark.parametrize("by", ["m1", "m2"])
 @pytest.mark.parametrize("row", BAD_NEWCOMERS)
 def test_a_newcomer_that_no_master_wrote_reaches_neither_the_link_process_nor_a_timer(by: str, row: object) -> None:
     """In the name of this master, the timer would ask about its owner."""
-    at = Alone()
-    with at.store.write() as tx:
+    rig = MembershipRig()
+    with rig.store.write() as tx:
         tx.put_event(tag_master(by, MasterEvent.CONTESTED), {"by": by, "newcomers": [row]}, NOW)
-    at.put("web1")
-    timers = len(at.turns.later)
-    assert {one["t"] for one in at.renew()} == {"masters"}
-    assert at.link.fetched == ["web1"]
-    assert len(at.turns.later) == timers
+    rig.put("web1")
+    timers = len(rig.turns.later)
+    assert {one["t"] for one in rig.renew()} == {"masters"}
+    assert rig.link.fetched == ["web1"]
+    assert len(rig.turns.later) == timers
 
 
 def test_a_defect_in_what_is_done_about_an_event_is_logged_as_one_and_the_next_event_is_handed_over(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    at = Alone()
-    with at.store.write() as tx:
+    rig = MembershipRig()
+    with rig.store.write() as tx:
         tx.put_event(tag_master("m2", MasterEvent.ASKED), {"by": "m2", "ids": ["web1"]}, NOW)
     monkeypatch.delattr(Membership, "_tell_last_seen")
-    at.put("web1")
-    at.renew()
-    assert at.link.fetched == ["web1"]
+    rig.put("web1")
+    rig.renew()
+    assert rig.link.fetched == ["web1"]
     (said,) = [record for record in caplog.records if "passed over" in record.getMessage()]
     assert "met a defect of saltlite" in said.getMessage()
     assert said.exc_info is not None
@@ -585,15 +585,15 @@ def test_a_defect_in_what_is_done_about_an_event_is_logged_as_one_and_the_next_e
 def test_the_time_which_the_database_may_have_to_tell_is_not_asked_for_in_a_transaction(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    at = Alone()
-    wall, writes = at.clock.wall, []
+    rig = MembershipRig()
+    wall, writes = rig.clock.wall, []
 
     def asked_for() -> float:
-        writes.append(at.store._writing)
+        writes.append(rig.store._writing)
         return wall()
 
-    monkeypatch.setattr(at.clock, "wall", asked_for)
-    with at.store.write() as tx:
+    monkeypatch.setattr(rig.clock, "wall", asked_for)
+    with rig.store.write() as tx:
         tx.put_key(key(MinionId("web1")))
         tx.claim([row(MinionId("web1"), up=True, master="m3", boot_id="a", run=1, handshake=1)])
         tx.put_event(tag_master("m2", MasterEvent.ASKED), {"by": "m2", "ids": ["web1"]}, NOW)
@@ -602,13 +602,13 @@ def test_the_time_which_the_database_may_have_to_tell_is_not_asked_for_in_a_tran
         data = {"by": "m3", "asked": asked, "states": [["web1", "accepted"]]}
         tx.put_event(tag_master("m3", MasterEvent.CONTEST_OVER), data, NOW)
         tx.put_event(tag_master("m2", MasterEvent.CONTESTED), {"by": "m2", "newcomers": [newcomer()]}, NOW)
-    before = at.store.last_seq()
-    at.renew()
-    for late in at.turns.later[:-1]:
+    before = rig.store.last_seq()
+    rig.renew()
+    for late in rig.turns.later[:-1]:
         late()
-    assert at.link.verdicts == [("web1", "accepted")]
-    assert not at.store.minions([MinionId("web1")])[0].up
-    told = {event.tag for event in at.store.events(before)}
+    assert rig.link.verdicts == [("web1", "accepted")]
+    assert not rig.store.minions([MinionId("web1")])[0].up
+    told = {event.tag for event in rig.store.events(before)}
     assert told >= {tag_master("m1", what) for what in (MasterEvent.SEEN, MasterEvent.CONTEST_OVER)}
     assert len(writes) >= 4
     assert not any(writes)
@@ -630,48 +630,48 @@ def test_the_time_which_the_database_may_have_to_tell_is_not_asked_for_in_a_tran
 def test_an_event_that_no_master_wrote_is_passed_over(
     tag: str, data: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    at = Alone()
-    with at.store.write() as tx:
+    rig = MembershipRig()
+    with rig.store.write() as tx:
         tx.put_event(tag, data, NOW)
-    at.put("web1")
-    at.renew()
-    assert at.link.fetched == ["web1"]
-    assert at.renew()[-1]["lease"] is not None
+    rig.put("web1")
+    rig.renew()
+    assert rig.link.fetched == ["web1"]
+    assert rig.renew()[-1]["lease"] is not None
     assert "defect" not in caplog.text
     assert ("this master cannot read it" in caplog.text) == (tag != tag_presence_change())
 
 
 def test_an_id_that_the_database_refuses_in_a_query_does_not_keep_a_master_from_its_lease() -> None:
-    at = Alone()
-    with at.store.write() as tx:
+    rig = MembershipRig()
+    with rig.store.write() as tx:
         tx.put_event(tag_presence_change(), {"new": ["web\0", "web1"], "lost": ["\0"]}, NOW)
-    asked = at.renew()[-1]
+    asked = rig.renew()[-1]
     assert (asked["elsewhere"], asked["lease"] is not None) == ([("web1", False)], True)
 
 
 def test_a_master_that_renewed_since_it_was_judged_is_not_fenced() -> None:
-    at = Alone()
-    (row,) = at.store.masters()
-    fence(at.store, "m1", NOW, lambda now: now.renewals != row.renewals)
-    assert at.store.masters() == [row]
-    fence(at.store, "m1", NOW, lambda now: now.renewals == row.renewals)
-    assert [one.state for one in at.store.masters()] == [MasterState.FENCED]
+    rig = MembershipRig()
+    (row,) = rig.store.masters()
+    fence(rig.store, "m1", NOW, lambda now: now.renewals != row.renewals)
+    assert rig.store.masters() == [row]
+    fence(rig.store, "m1", NOW, lambda now: now.renewals == row.renewals)
+    assert [one.state for one in rig.store.masters()] == [MasterState.FENCED]
 
 
 def test_a_master_that_applies_a_change_while_it_is_judged_is_not_fenced() -> None:
-    at = Alone()
-    (row,) = at.store.masters()
-    other = OtherMasters(cast("Any", at.turns), at.store, at.clock, "m2")
+    rig = MembershipRig()
+    (row,) = rig.store.masters()
+    other = OtherMasters(cast("Any", rig.turns), rig.store, rig.clock, "m2")
     known: list[bool] = []
     other.wait(row.applied + 1, known.append)
     assert known == []
-    at.clock.advance(FENCE_S)
+    rig.clock.advance(FENCE_S)
     answers = [[row], [replace(row, applied=row.applied + 1)], [replace(row, applied=row.applied + 1)]]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(at.store, "masters", lambda: answers.pop(0))
-        at.turns.later.pop()()
+        patch.setattr(rig.store, "masters", lambda: answers.pop(0))
+        rig.turns.later.pop()()
     assert known == [True]
-    assert at.store.masters() == [row]
+    assert rig.store.masters() == [row]
 
 
 @pytest.mark.parametrize(("role", "answers"), [(MEMBERSHIP, [None]), (MWORKER, [])])
@@ -684,8 +684,8 @@ def test_what_membership_asked_is_answered_when_the_link_process_ends(role: str,
 
 
 def test_a_master_that_begins_anew_reads_again_which_minions_the_others_have() -> None:
-    table = Table(leased=True)
-    link = LinkProcess(cast("Any", Turns()), table.manager, lambda _owner: cast("Any", None))
+    rig = SessionRig(leased=True)
+    link = LinkProcess(cast("Any", Turns()), rig.manager, lambda _owner: cast("Any", None))
     heard: list[Any] = []
     channel = SimpleNamespace(channel=SimpleNamespace(send=lambda data: heard.append(unpack(data))))
     link._mworkers.append(cast("Any", channel))
@@ -699,13 +699,13 @@ def test_a_master_that_begins_anew_reads_again_which_minions_the_others_have() -
 
 
 def test_an_mworker_reads_again_which_minions_the_others_have() -> None:
-    office = Office("web1", "web2")
-    notice_elsewhere(office.master, [(MinionId("web1"), True)])
-    with office.store.write() as tx:
+    rig = MasterRig("web1", "web2")
+    notice_elsewhere(rig.master, [(MinionId("web1"), True)])
+    with rig.store.write() as tx:
         tx.claim([row(MinionId("web2"), master="m2", run=1)])
     serving = MWorker.__new__(MWorker)
-    serving._master = office.master
+    serving._master = rig.master
     serving._carry_out(elsewhere([], anew=False))
-    assert office.master.elsewhere == {"web1"}
+    assert rig.master.elsewhere == {"web1"}
     serving._carry_out(elsewhere([], anew=True))
-    assert office.master.elsewhere == set(office.master.present) == {"web2"}
+    assert rig.master.elsewhere == set(rig.master.present) == {"web2"}

@@ -14,7 +14,7 @@ from saltlite.master.handlers.jobs import JobFollower
 from saltlite.master.processes.context import Follow, Watch
 from saltlite.model.ids import Jid
 from saltlite.model.job import Batch, TargetState
-from tests.support.master import Office
+from tests.support.master import MasterRig
 from tests.support.store import WEB1, WEB2, commit, job, move, publish, ret
 
 Stream = JobFollower | EventStream
@@ -40,23 +40,23 @@ class FailingOnce:
         return read
 
 
-def of_job(office: Office, jid: Jid) -> Stream:
-    return JobFollower(office.master, Follow(jid, 0))
+def of_job(rig: MasterRig, jid: Jid) -> Stream:
+    return JobFollower(rig.master, Follow(jid, 0))
 
 
-def of_events(office: Office, _jid: Jid) -> Stream:
-    return EventStream(office.master, Watch("*", 0, only_of=OWNER, returns_for=OWNER))
+def of_events(rig: MasterRig, _jid: Jid) -> Stream:
+    return EventStream(rig.master, Watch("*", 0, only_of=OWNER, returns_for=OWNER))
 
 
-def seen(make: Callable[[Office, Jid], Stream], number: int) -> tuple[list[Any], bool]:
+def seen(make: Callable[[MasterRig, Jid], Stream], number: int) -> tuple[list[Any], bool]:
     """What a stream shows of two returned targets of which one was planned; and whether read `number` failed."""
-    office = Office("web1", "web2")
-    publish(office.store, one := job(1, (WEB1, WEB2), batch=Batch(1), uid=OWNER.uid))
-    office.master.store = store = FailingOnce(office.store, number)
-    stream = make(office, one.jid)
+    rig = MasterRig("web1", "web2")
+    publish(rig.store, one := job(1, (WEB1, WEB2), batch=Batch(1), uid=OWNER.uid))
+    rig.master.store = store = FailingOnce(rig.store, number)
+    stream = make(rig, one.jid)
     shown = _looks(stream)
-    move(office.store, one, WEB1, TargetState.QUEUED)
-    commit(office.store, ret(one, WEB1), ret(one, WEB2))
+    move(rig.store, one, WEB1, TargetState.QUEUED)
+    commit(rig.store, ret(one, WEB1), ret(one, WEB2))
     return shown + _looks(stream), store.failed
 
 
@@ -77,7 +77,7 @@ def _looks(stream: Stream) -> list[Any]:
 
 
 @pytest.mark.parametrize("make", [of_job, of_events])
-def test_a_stream_shows_everything_once_whichever_read_fails(make: Callable[[Office, Jid], Stream]) -> None:
+def test_a_stream_shows_everything_once_whichever_read_fails(make: Callable[[MasterRig, Jid], Stream]) -> None:
     expected, _ = seen(make, 0)
     assert len(expected) > 2
     numbers = 0

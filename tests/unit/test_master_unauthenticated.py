@@ -8,7 +8,7 @@ from saltlite.master.protocol.effects import CloseConnection, Decide
 from saltlite.master.protocol.handshakes import CONNECTS_S, Balancers, UnauthenticatedConnections
 from saltlite.model.minion import SessionEnd
 from saltlite.wire.limits import UNAUTHENTICATED_MAX, UNAUTHENTICATED_PER_NETWORK, UNAUTHENTICATED_S
-from tests.support.memory_fleet import Guest, Table
+from tests.support.memory_fleet import Peer, SessionRig
 
 
 def of_one_network(count: int) -> list[str]:
@@ -16,105 +16,105 @@ def of_one_network(count: int) -> list[str]:
     return [f"2001:db8:bad:1:{number:x}::1" for number in range(count)]
 
 
-def hung_up(table: Table) -> list[int]:
-    return [effect.connection for effect in table.take() if isinstance(effect, CloseConnection)]
+def hung_up(rig: SessionRig) -> list[int]:
+    return [effect.connection for effect in rig.take() if isinstance(effect, CloseConnection)]
 
 
-def crowd(table: Table, addresses: list[str], start: int = 10_000) -> list[int]:
+def connect(rig: SessionRig, addresses: list[str], start: int = 10_000) -> list[int]:
     """Connections that say nothing; those of them that were hung up on."""
     for number, address in enumerate(addresses, start):
-        table.manager.connected(number, address)
-    return hung_up(table)
+        rig.manager.connected(number, address)
+    return hung_up(rig)
 
 
-def honest(table: Table, address: str = "2001:db8:900d:1::1") -> Guest:
+def honest(rig: SessionRig, address: str = "2001:db8:900d:1::1") -> Peer:
     """A minion connects, and does what minions do."""
-    guest = Guest(table, "web1", address=address)
-    table.manager.connected(guest.number, address)
-    return guest
+    peer = Peer(rig, "web1", address=address)
+    rig.manager.connected(peer.number, address)
+    return peer
 
 
 def test_three_thousand_silent_strangers_of_one_network_hold_no_more_than_its_part() -> None:
-    table = Table(per_address=10.0)
-    ended = crowd(table, of_one_network(3000))
+    rig = SessionRig(per_address=10.0)
+    ended = connect(rig, of_one_network(3000))
     assert len(ended) == 3000 - UNAUTHENTICATED_PER_NETWORK
-    assert table.manager.figures()["unauthenticated"] == UNAUTHENTICATED_PER_NETWORK
+    assert rig.manager.figures()["unauthenticated"] == UNAUTHENTICATED_PER_NETWORK
 
-    guest = honest(table)
-    guest.prove()
-    guest.decided("accepted")
+    peer = honest(rig)
+    peer.prove()
+    peer.decided("accepted")
 
-    assert guest.number not in hung_up(table)
-    assert table.manager.sessions.by_id["web1"].address == guest.address
-    assert table.manager.figures()["unauthenticated"] == UNAUTHENTICATED_PER_NETWORK
+    assert peer.number not in hung_up(rig)
+    assert rig.manager.sessions.by_id["web1"].address == peer.address
+    assert rig.manager.figures()["unauthenticated"] == UNAUTHENTICATED_PER_NETWORK
 
 
 def test_a_full_table_keeps_a_place_for_another_network() -> None:
-    table = Table(per_address=10.0)
+    rig = SessionRig(per_address=10.0)
     for site in range(UNAUTHENTICATED_MAX // UNAUTHENTICATED_PER_NETWORK):
         addresses = [f"2001:db8:bad:{site:x}:{number:x}::1" for number in range(UNAUTHENTICATED_PER_NETWORK)]
-        assert crowd(table, addresses, 10_000 * (site + 1)) == []
-    assert table.manager.figures()["unauthenticated"] == UNAUTHENTICATED_MAX
+        assert connect(rig, addresses, 10_000 * (site + 1)) == []
+    assert rig.manager.figures()["unauthenticated"] == UNAUTHENTICATED_MAX
 
-    guest = honest(table)
+    peer = honest(rig)
 
-    assert hung_up(table) == [10_000]
-    guest.prove()
-    assert [effect for effect in table.done if isinstance(effect, Decide)] or table.manager.sessions.deciding
+    assert hung_up(rig) == [10_000]
+    peer.prove()
+    assert [effect for effect in rig.done if isinstance(effect, Decide)] or rig.manager.sessions.deciding
 
 
 def test_a_stranger_is_hung_up_on_when_its_time_is_over_whatever_it_said() -> None:
-    table = Table()
-    silent, asking = honest(table), Guest(table, "asks")
-    table.manager.connected(asking.number, asking.address)
+    rig = SessionRig()
+    silent, asking = honest(rig), Peer(rig, "asks")
+    rig.manager.connected(asking.number, asking.address)
     asking.raw(b"\x02\x06")
-    table.take()
-    table.wait(UNAUTHENTICATED_S - 0.1)
-    assert hung_up(table) == []
-    table.wait(0.2)
-    assert hung_up(table) == [silent.number, asking.number]
+    rig.take()
+    rig.wait(UNAUTHENTICATED_S - 0.1)
+    assert hung_up(rig) == []
+    rig.wait(0.2)
+    assert hung_up(rig) == [silent.number, asking.number]
 
 
 def test_a_session_that_waits_or_is_accepted_is_no_stranger() -> None:
     for state in ("pending", "accepted"):
-        table = Table()
-        guest = honest(table)
-        guest.prove()
-        assert len(table.manager._unauthenticated) == 1
-        guest.decided(state)
-        assert len(table.manager._unauthenticated) == 0
+        rig = SessionRig()
+        peer = honest(rig)
+        peer.prove()
+        assert len(rig.manager._unauthenticated) == 1
+        peer.decided(state)
+        assert len(rig.manager._unauthenticated) == 0
 
 
 def test_a_connection_whose_session_is_over_is_a_stranger_again() -> None:
     """Else whoever was refused could stay for ever."""
-    table = Table()
-    guest = honest(table)
-    guest.prove()
-    guest.decided("pending")
-    table.manager.key_changed(guest.key, "rejected", "web1")
-    assert len(table.manager._unauthenticated) == 1
-    table.take()
-    table.wait(UNAUTHENTICATED_S)
-    assert guest.number in hung_up(table)
+    rig = SessionRig()
+    peer = honest(rig)
+    peer.prove()
+    peer.decided("pending")
+    rig.manager.key_changed(peer.key, "rejected", "web1")
+    assert len(rig.manager._unauthenticated) == 1
+    rig.take()
+    rig.wait(UNAUTHENTICATED_S)
+    assert peer.number in hung_up(rig)
 
 
 def test_a_connection_that_is_over_is_forgotten_and_its_number_is_free() -> None:
-    table = Table()
-    guest = honest(table)
-    guest.prove()
-    guest.decided("accepted")
-    table.manager.hangup(guest.number)
+    rig = SessionRig()
+    peer = honest(rig)
+    peer.prove()
+    peer.decided("accepted")
+    rig.manager.hangup(peer.number)
     # The number belongs to another connection by now, when the link says that the old one is gone.
-    other = Guest(table, "web2")
-    other.number = guest.number
-    table.manager.connected(other.number, other.address)
+    other = Peer(rig, "web2")
+    other.number = peer.number
+    rig.manager.connected(other.number, other.address)
     other.prove()
     other.decided("accepted")
-    table.manager._drop(table.manager.sessions.by_id["web1"], SessionEnd.LOST)
-    assert len(table.manager._unauthenticated) == 0
-    table.take()
-    table.wait(1.0)
-    assert hung_up(table) == []
+    rig.manager._drop(rig.manager.sessions.by_id["web1"], SessionEnd.LOST)
+    assert len(rig.manager._unauthenticated) == 0
+    rig.take()
+    rig.wait(1.0)
+    assert hung_up(rig) == []
 
 
 def test_a_network_that_may_begin_more_handshakes_may_have_more_connected() -> None:

@@ -22,7 +22,7 @@ from saltlite.minion.timers.changes import KeptChanges
 from saltlite.model.ids import MinionId
 from saltlite.plugins.beacons import _logins, btmp, diskusage, inotify, load, service, wtmp
 from saltlite.wire.messages import Message, response_message
-from tests.support.master import Office
+from tests.support.master import MasterRig
 
 
 @pytest.fixture
@@ -350,10 +350,10 @@ def test_the_beacons_of_the_loader_are_those_that_ship_and_files_of_the_users(tm
     ],
 )
 def test_a_minion_writes_events_of_beacons_below_its_own_id_only(tag: str, stored: str) -> None:
-    office, said = Office("web1"), list[Message]()
+    rig, said = MasterRig("web1"), list[Message]()
     message = {**event_message(tag, {"x": 1, "id": "web2"}, ""), "n": 1}
-    answer(office.master, office.documents, MinionId("web1"), message, said.append)
-    (event,) = office.store.events()
+    answer(rig.master, rig.documents, MinionId("web1"), message, said.append)
+    (event,) = rig.store.events()
     assert (said[0]["state"], event.tag, event.data["id"]) == ("ok", stored, "web1")
     if stored == tag:
         assert event.data["x"] == 1

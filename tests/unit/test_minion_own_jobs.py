@@ -23,7 +23,7 @@ from saltlite.wire.job_body import FunctionCall
 from saltlite.wire.messages import Message, response_message
 from tests.support.job_machine import Server
 from tests.support.keys import NOW
-from tests.support.master import Office
+from tests.support.master import MasterRig
 
 PING = FunctionCall("test.ping")
 
@@ -197,7 +197,7 @@ def test_jids_are_unique_and_nothing_begins_on_a_full_disk_or_with_too_many_unre
 # --- the master
 
 
-class Site(Office):
+class Site(MasterRig):
     def own_job(self, minion: str = "web1", **fields: Any) -> tuple[str, Any]:
         about = {"jid": JID, "calls": [["test.echo", ["x"], {}]], "metadata": {}, "origin": "schedule a", **fields}
         found: list[Message] = []

@@ -67,7 +67,7 @@ KEYS = [
 ]
 
 
-def office(refused: str = "") -> Client:
+def rig(refused: str = "") -> Client:
     """A master with these keys, which refuses to change any with that sentence."""
 
     def change(action: str, fingerprints: list[str]) -> dict[str, Any]:
@@ -83,7 +83,7 @@ def changed(client: Client) -> list[tuple[str, list[str]]]:
 
 
 def test_keys_of_minions_that_are_down_are_removed_where_it_is_said() -> None:
-    client = office()
+    client = rig()
     assert run(client, "manage.down").value == ["b", "c"]
     assert changed(client) == []
     assert run(client, "manage.down", "b", removekeys=True).value == ["b"]
@@ -92,7 +92,7 @@ def test_keys_of_minions_that_are_down_are_removed_where_it_is_said() -> None:
 
 @pytest.mark.parametrize("given", ["yes", 1, "b"])
 def test_no_key_is_removed_by_a_word_that_is_not_true(given: Any) -> None:
-    client = office()
+    client = rig()
     assert run(client, "manage.down", removekeys=given).retcode == 1
     assert changed(client) == []
 
@@ -117,7 +117,7 @@ def test_no_key_is_removed_by_a_word_that_is_not_true(given: Any) -> None:
     ],
 )
 def test_keys_are_listed_under_the_names_of_salt(fun: str, args: list[str], found: dict[str, Any]) -> None:
-    outcome = run(office(), f"key.{fun}", *args)
+    outcome = run(rig(), f"key.{fun}", *args)
     assert (outcome.value, outcome.out) == (found, "key")
 
 
@@ -130,9 +130,9 @@ def test_all_keys_are_listed_with_empty_lists_and_the_master() -> None:
         "minions_revoked": ["gone"],
         "local": ["master.pub"],
     }
-    assert run(office(), "key.list_all").value == everything
-    assert run(office(), "key.list", "all").value == everything
-    assert run(office(), "key.finger", "*").value["local"] == {"master.pub": "SHA256:own"}
+    assert run(rig(), "key.list_all").value == everything
+    assert run(rig(), "key.list", "all").value == everything
+    assert run(rig(), "key.finger", "*").value["local"] == {"master.pub": "SHA256:own"}
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_all_keys_are_listed_with_empty_lists_and_the_master() -> None:
     ids=str,
 )
 def test_keys_are_changed_as_by_the_wheel(fun: str, given: dict[str, Any], asked: Any, told: Any) -> None:
-    client = office()
+    client = rig()
     value = run(client, f"key.{fun}", **given).value
     wanted = [] if asked is None else [(asked[0], [f"SHA256:{one}" for one in asked[1]])]
     assert changed(client) == wanted
@@ -175,7 +175,7 @@ def test_keys_are_changed_as_by_the_wheel(fun: str, given: dict[str, Any], asked
     ],
 )
 def test_a_change_that_cannot_be_made_says_why(fun: str, given: dict[str, Any], text: str) -> None:
-    outcome = run(office("it is held"), f"key.{fun}", **given)
+    outcome = run(rig("it is held"), f"key.{fun}", **given)
     assert outcome.retcode == 1
     assert text in outcome.value
 

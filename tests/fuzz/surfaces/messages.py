@@ -29,7 +29,7 @@ from tests.fuzz.readers import read_everywhere
 from tests.fuzz.site import JID, Site
 from tests.fuzz.surface import mutate_bytes, mutate_value, packed, unpacked
 from tests.support.keys import FUNCTIONS
-from tests.support.memory_fleet import MESSAGES, Guest, Table
+from tests.support.memory_fleet import MESSAGES, Peer, SessionRig
 
 HOSTILE = codec.Limits(depth=1000, map=2**20, array=2**20, string=2**20, binary=2**20, containers=2**20, total=2**20)
 EVENTS = ({"a": 1}, {1: 2, "1": 3, "n": {"x": [b"\xff", 2**64 - 1, float("nan")]}}, {"env": "\u202eprod"})
@@ -47,7 +47,7 @@ class Messages:
 
     def _sit_down(self) -> None:
         """A manager with an honest minion. Handshakes take longer than anything else here, so it serves many inputs."""
-        self._table = Table()
+        self._table = SessionRig()
         self._other = self._table.join("other")
         self._guest = self._table.join("web1")
 
@@ -67,8 +67,8 @@ class Messages:
         ]
         events = [{"t": "event", **MESSAGES["event"], "data": packed(data)} for data in EVENTS]
         functions = {**FUNCTIONS, "functions": ["test.ping()", "a.b(c:int=3, *args)"]}
-        table = Table()
-        stranger = Guest(table, "stranger")
+        rig = SessionRig()
+        stranger = Peer(rig, "stranger")
         stranger.hello()
         frames = [b"\x02\x01" + b"x" * 80, b"\x02\x04" + b"s" * 60, b""]
         return [*plain, *map(packed, documents), packed(answers), *(packed([event]) for event in events),
@@ -80,28 +80,28 @@ class Messages:
         items = unpacked(data)
         if not isinstance(items, list):
             items = [data, [data]]
-        table = self._table
+        rig = self._table
         if not self._guest.alive:
-            self._guest = table.join("web1")
-        guest, stranger = self._guest, Guest(table, "stranger")
-        table.take()
-        table.done.clear()
+            self._guest = rig.join("web1")
+        peer, stranger = self._guest, Peer(rig, "stranger")
+        rig.take()
+        rig.done.clear()
         for item in items[:8]:
             if isinstance(item, dict):
-                guest.raw(_sealed(guest, packed(item)))
+                peer.raw(_sealed(peer, packed(item)))
             elif isinstance(item, list) and item and isinstance(item[0], bytes):
-                guest.raw(_sealed(guest, item[0]))
+                peer.raw(_sealed(peer, item[0]))
             elif isinstance(item, bytes):
                 stranger.raw(item)
         before = self._site.store.last_seq()
-        table.manager.send_files()
-        effects = table.take()
+        rig.manager.send_files()
+        effects = rig.take()
         reports = [effect for effect in effects if isinstance(effect, MinionReport)]
         if reports:
             self._store(unpack(pack(ipc.reports(1, reports))))
         for effect in effects:
             self._one(effect)
-        for ask in list(table.manager.files.due()):
+        for ask in list(rig.manager.files.due()):
             self._answer(unpack(pack(ipc.request(ask))))
         assert self._other.alive
         if self._site.store.last_seq() != before:
@@ -147,7 +147,7 @@ class Messages:
             arrival = site.uploads.put(minion, message)
             said = arrival if isinstance(arrival, Mapping) else arrival.step() or response_message(message["n"], "busy")
         else:
-            (said,) = site.desk.ask([message])
+            (said,) = site.service.ask([message])
         # The minion has to take the answer.
         messages.check(codec.decode(codec.encode(said)), messages.Sender.MASTER, accepted=True)
 
@@ -159,9 +159,9 @@ class Messages:
             read_everywhere(unpack(pack(news))["events"])
 
 
-def _sealed(guest: Guest, plaintext: bytes) -> bytes:
-    assert guest.session is not None
-    return guest.session.seal(plaintext[:PLAINTEXT_MAX])  # no larger frame can be made
+def _sealed(peer: Peer, plaintext: bytes) -> bytes:
+    assert peer.session is not None
+    return peer.session.seal(plaintext[:PLAINTEXT_MAX])  # no larger frame can be made
 
 
 def _document(kind: str, data: bytes) -> list[dict[str, Any]]:
