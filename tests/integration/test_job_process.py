@@ -80,13 +80,6 @@ def surroundings(tmp_path: Path) -> JobContext:
     return JobContext(opts, {}, lambda: index, str(tmp_path / "spool"), returns, lambda *_: None)
 
 
-@pytest.fixture
-def log_file(tmp_path: Path) -> Iterator[Path]:
-    logs.configure("info", log_file=str(tmp_path / "log"), stderr_fd=None)
-    yield tmp_path / "log"
-    logs.configure("quiet", stderr_fd=None)
-
-
 def run(surroundings: JobContext, fun: str, *args: object) -> tuple[bytes, int]:
     """What the process of that job said, and its exit status."""
     process = fork_waiting(surroundings)
