@@ -175,10 +175,14 @@ def test_shipped_modules_are_asked_behind_entry_points_and_configured_folders_be
 def test_a_broken_entry_point_is_logged_once_and_the_others_load(
     site: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, value: str, source: str, said: str
 ) -> None:
-    monkeypatch.setattr(failure, "LOAD_SECONDS", 0.1)
     monkeypatch.delitem(sys.modules, "zz_broken", raising=False)
     lines = f"[saltlite.loader]\nbad = {value}\ngood = zz_good\n"
     install(site, lines, zz_broken=source, zz_good__modules__hello="def f(): return 4", zz_good____init__="")
+    if "while True" in source:
+        # The limit is short for this entry point only: on a busy machine the others may need longer.
+        with monkeypatch.context() as short:
+            short.setattr(failure, "LOAD_SECONDS", 0.1)
+            search_layers({})
     assert (called("hello.f"), called("hello.f")) == (4, 4)
     logged = [record.message for record in caplog.records if "Entry point bad" in record.message]
     assert len(logged) == 1
