@@ -32,6 +32,11 @@ def parse_address(text: str, default_port: int) -> tuple[str, int]:
     )
 
 
+def format_address(host: str, port: int) -> str:
+    """`host:port`, or `[ipv6]:port`: what `parse_address` reads."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def salts_masters(opts: Mapping[str, Any]) -> dict[str, Any]:
     """`master` of a minion's options as Salt has it, the host of the first one as text, with `master_list`,
     `master_port` and `master_uri`; empty without a master."""
@@ -45,5 +50,5 @@ def salts_masters(opts: Mapping[str, Any]) -> dict[str, Any]:
         "master": host,
         "master_list": [host for host, _port in found],
         "master_port": own_port,
-        "master_uri": f"tcp://{f'[{host}]' if ':' in host else host}:{own_port}",
+        "master_uri": f"tcp://{format_address(host, own_port)}",
     }

@@ -6,13 +6,12 @@ import socket
 
 from saltlite.config.master import MasterConfig
 from saltlite.master.processes.identity import name_of
-from saltlite.model.masters import parse_address
+from saltlite.model.masters import format_address, parse_address
 
 
 def address_of(config: MasterConfig) -> str:
     """`host:port`, as the other masters and all minions learn it."""
-    host, port = _parts(config)
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return format_address(*_parts(config))
 
 
 def address_problem(config: MasterConfig) -> str:

@@ -229,6 +229,21 @@ def fork_waiting(context: JobContext) -> JobProcess:
     """Fork a process that waits for its job, with the last loader. Raises OSError when there is no room for another
     process."""
     loader = context.last_loader()
+    pid, ours = fork_with_socket(partial(_live, context))
+    return JobProcess(pid, ours, loader)
+
+
+def _live(context: JobContext, waiting: int) -> None:
+    stand_alone(waiting)
+    set_title(TITLE)
+    JobRunner(context, waiting).serve()
+
+
+def fork_with_socket(live: Callable[[int], None]) -> tuple[int, socket.socket]:
+    """Fork a process that calls `live` with the descriptor of its end of a socket pair, and exits after that.
+
+    Returns the pid, and the end of this process. Raises OSError.
+    """
     ours, theirs = socket.socketpair()
     try:
         pid = os.fork()
@@ -237,20 +252,9 @@ def fork_waiting(context: JobContext) -> JobProcess:
         theirs.close()
         raise
     if pid == 0:
-        _become(context, theirs.fileno())
+        end_after(lambda: live(theirs.fileno()))
     theirs.close()
-    return JobProcess(pid, ours, loader)
-
-
-def _become(context: JobContext, waiting: int) -> None:
-    """The life of the process; it never returns."""
-
-    def live() -> None:
-        stand_alone(waiting)
-        set_title(TITLE)
-        JobRunner(context, waiting).serve()
-
-    end_after(live)
+    return pid, ours
 
 
 def end_after(live: Callable[[], None]) -> NoReturn:

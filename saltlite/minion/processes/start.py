@@ -20,7 +20,7 @@ from saltlite.minion.processes import identity
 from saltlite.minion.processes import ipc_messages as ipc
 from saltlite.model.clock import Clock
 from saltlite.model.keys import fingerprint
-from saltlite.model.masters import parse_address
+from saltlite.model.masters import format_address, parse_address
 from saltlite.platform import logs, versions
 from saltlite.platform.daemon import InstanceLock, SystemClock
 from saltlite.platform.privileges import UserAccount, account_of, drop_to, private_dir, start_log
@@ -182,4 +182,4 @@ class NetworkChild:
 def masters_of(config: MinionConfig) -> tuple[str, ...]:
     """`host:port` of each configured master, in order."""
     pairs = [parse_address(text, config.port) for text in config.master]
-    return tuple(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in pairs)
+    return tuple(format_address(host, port) for host, port in pairs)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import os
 import signal
-import socket
 from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -21,7 +20,7 @@ from saltlite.loader.encode import RETURN_MAX, decode_return, encode_whole
 from saltlite.loader.index import Index, build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.search_path import search_layers
-from saltlite.minion.jobs.job_process import JobContext, end_after, stand_alone
+from saltlite.minion.jobs.job_process import JobContext, fork_with_socket, stand_alone
 from saltlite.minion.jobs.rpc_client import event_message
 from saltlite.minion.timers.changes import KeptChanges
 from saltlite.minion.timers.schedule import NEVER
@@ -387,16 +386,7 @@ def _fork(
 ) -> _Process:
     """Fork it. Raises OSError."""
     loader = context.loader()
-    ours, theirs = socket.socketpair()
-    try:
-        pid = os.fork()
-    except OSError:
-        ours.close()
-        theirs.close()
-        raise
-    if pid == 0:
-        end_after(lambda: _live(theirs.fileno(), loader, index))
-    theirs.close()
+    pid, ours = fork_with_socket(partial(_live, loader, index))
     process: _Process
 
     def on_batch(batch: list[bytes]) -> None:
@@ -410,7 +400,7 @@ def _fork(
     return process
 
 
-def _live(fd: int, loader: Loader, index: Index) -> None:
+def _live(loader: Loader, index: Index, fd: int) -> None:
     """The life of the process: answer until the job server is gone."""
     stand_alone(fd)
     set_title(TITLE)

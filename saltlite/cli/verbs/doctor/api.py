@@ -18,6 +18,7 @@ from saltlite.config.api import ApiConfig
 from saltlite.config.load import load_api
 from saltlite.config.paths import master_socket
 from saltlite.errors import ConfigError, StartupError
+from saltlite.model.masters import format_address
 from saltlite.platform.tls_files import OWN_FILE, read_tls
 
 CONNECT_S = 5.0
@@ -39,7 +40,7 @@ def look_at_api(config_dir: str) -> ApiEvidence:
         around=look_around("api", config_dir, config, _paths(config), []),
         config=config,
         tls=None if config.disable_ssl else _tls(config),
-        address=f"[{host}]:{config.port}" if ":" in host else f"{host}:{config.port}",
+        address=format_address(host, config.port),
         port_problem=port_problem,
         served=served,
         master_problem=_master(master_socket(config.sock_dir)),

@@ -22,6 +22,7 @@ from saltlite.master.processes.database_look import look_at_database
 from saltlite.master.processes.identity import DAY_S, RENEW_DAYS, fleet_files, name_of
 from saltlite.master.processes.own_address import address_problem
 from saltlite.model.keys import KeyState, fingerprint
+from saltlite.model.masters import format_address
 from saltlite.platform.master_probe import BUSY, MasterProof, probe_master
 from saltlite.wire.certificates import MasterCertificate
 
@@ -130,7 +131,7 @@ def _ask(socket: str) -> _Answers:
 def own_address(config: MasterConfig) -> str:
     """`host:port` at which this machine reaches its own master."""
     host = _ANY.get(config.interface, config.interface)
-    return f"[{host}]:{config.port}" if ":" in host else f"{host}:{config.port}"
+    return format_address(host, config.port)
 
 
 def _probe(address: str) -> tuple[MasterProof | None, str]:

@@ -22,7 +22,7 @@ from saltlite.minion.protocol import journal_format
 from saltlite.minion.protocol.connection import Phase
 from saltlite.model.ids import parse_minion_id
 from saltlite.model.keys import parse_fingerprint
-from saltlite.model.masters import parse_address
+from saltlite.model.masters import format_address, parse_address
 from saltlite.platform.master_probe import BUSY, MasterProof, probe_master
 from saltlite.platform.privileges import read_secret
 from saltlite.wire.limits import SPOOL_BYTES, SPOOL_RESULTS
@@ -123,7 +123,7 @@ def _pinned(config: MinionConfig) -> tuple[str, str]:
 
 
 def _master(host: str, port: int, pinned: str) -> MasterSeen:
-    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    address = format_address(host, port)
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except OSError as error:
