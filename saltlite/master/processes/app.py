@@ -158,7 +158,7 @@ class Paths:
 
     @property
     def runner_socket(self) -> str:
-        """Where the process listens that runs runners for minions."""
+        """The socket of the process that runs runners for minions."""
         return os.path.join(self.config.sock_dir, "runners.ipc")
 
     @property
@@ -178,11 +178,11 @@ def auth_spec(config: MasterConfig, listener: socket.socket) -> Spec:
 
 
 def evaluators_spec(config: MasterConfig, listener: socket.socket) -> Spec:
-    """The process that has pillars made; it listens there.
+    """The process that renders pillars; it listens there.
 
-    It starts with the first question, which MWorkers have once there is a top file, because a master without a pillar
-    does not need it. It imports all that it needs before it drops its rights: `user` may not be able to read the
-    folders of Python. With external pillars it starts at once, which shows whether they can be loaded.
+    It starts when an MWorker first asks for a pillar. MWorkers ask only if there is a top file, so a master without
+    pillars does not start it. It imports all that it needs before it drops its rights: `user` may not be able to read
+    the folders of Python. With external pillars it starts at once, which shows whether they can be loaded.
     """
     return Spec(
         EVALUATORS,
@@ -426,7 +426,7 @@ def run_master(config: MasterConfig, config_dir: str, on_ready: Callable[[], Non
 
 
 def _event_log_specs(config: MasterConfig, paths: Paths, config_dir: str, inherited: Inherited) -> list[Spec]:
-    """The processes that follow the event log: returners, hooks, and the one that knows the other masters."""
+    """The processes that follow the event log: returners, hooks, and the membership process."""
     names = returner_names(config)
     specs = [
         Spec(f"returner {name}", functools.partial(_run_returner, config, paths, inherited, name), tuple)

@@ -1,8 +1,8 @@
-"""Minions that connect at the same time: what the link process asks about them in one turn is answered together.
+"""Handles minions that connect at the same time in batches, one for each turn of the link process.
 
-When a master is lost, its minions come to the others within seconds. Each one needs the verdict about its key, a row
-that it is up, and its open jobs. For hundreds of them these are three statements and one transaction. An MWorker that
-is slower than the link process finds more messages in each turn, so it becomes faster with the number that waits.
+When a master is lost, its minions connect to the others within seconds. Each one needs a decision about its key, a row
+that says that it is up, and its open jobs. A batch of hundreds takes three statements and one transaction. An MWorker
+that is slower than the link process finds more messages in each turn, so its batches grow with the load.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from saltlite.wire.framing import IpcMessage
 log = logging.getLogger(__name__)
 
 TOGETHER_MAX = 500
-"""Messages that are handled together: one transaction with so many sessions holds up other writers for some 20 ms."""
+"""Messages in one batch. A transaction with this many sessions delays other writers by about 20 ms."""
 _UNORDERED = frozenset({"wake_up", "keys_done", "last_seen", "stats"})
-"""Messages that may pass those that wait."""
+"""Messages that may be handled before those in the batch."""
 
 
 @dataclass(slots=True)
 class Arrivals:
-    """Messages about minions that connect, which wait until they are handled together."""
+    """The messages about connecting minions that wait for the next batch."""
 
     decides: list[IpcMessage] = field(default_factory=list)
     came: list[IpcMessage] = field(default_factory=list)
@@ -53,12 +53,12 @@ class Arrivals:
         return True
 
     def lets_pass(self, message: IpcMessage) -> bool:
-        """Whether this message, which does not wait, may be handled before those that do."""
+        """Whether this message, which is not part of a batch, may be handled before the batch."""
         return message["t"] in _UNORDERED or _is_for_view(message) or not (self.decides or self.came or self.pulls)
 
     def handle(self, master: Master, marks: Marks, one: Callable[[IpcMessage], None]) -> bool:
-        """Handle all that wait; whether any session was stored. What fails is handled by `one`, message by message, so
-        that a bad one costs its own minion only (S8)."""
+        """Handle the batch. Returns whether any session was stored. If the batch fails, `one` handles each message by
+        itself, so that a bad message affects only its own minion (S8)."""
         for asks in _some(self.decides):
             _together(asks, marks, one, lambda asks: handle_decides(master, asks))
         stored = bool(self.came)
@@ -71,15 +71,16 @@ class Arrivals:
 
 
 def _says_who_came(message: IpcMessage) -> bool:
-    """Whether a `presence` may wait for others: this MWorker stores it (`record`), it is not a list of all sessions
-    (`whole`), which replaces what is stored, and all its sessions began, as an end may be that of one which waits.
+    """Whether a `presence` may wait for the batch. This MWorker must store it (`record`). It must not be the list of
+    all sessions (`whole`), which replaces what is stored. All its sessions must have begun, because an ended session
+    may be one that waits in the batch.
     """
     return message["record"] and not message["whole"] and all(row[_UP] for row in message["items"])
 
 
 def _is_for_view(message: IpcMessage) -> bool:
-    """Whether a message changes only what this MWorker knows of who is up: another MWorker stores it, and it is not a
-    list of all sessions."""
+    """Whether a message changes only this MWorker's view of which minions are up: another MWorker stores it, and it is
+    not the list of all sessions."""
     return message["t"] == "presence" and not message["record"] and not message["whole"]
 
 

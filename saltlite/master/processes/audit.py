@@ -1,16 +1,16 @@
-"""The audit log: who asked this master for what, in files that only grow, and whose changes show.
+"""The audit log: who asked this master for what, in append-only files that reveal any change.
 
 Each MWorker writes a chain of its own, as JSON lines in `<data_dir>/audit/<process>.<number of the first entry>.log`:
 
     {"n": 7, "at": 1795428283.6, "who": "ada (uid 1000)", "did": "publish", "jid": …, "hash": …}
 
 `hash` is the SHA-256 of the hash before it and of the line without `hash`. So an entry that is altered, inserted or
-removed breaks the chain behind it. That entries were cut off at the end shows in the heads, which are the number and
-the hash of the last entry of each chain. They are events of the store, `salt/audit/head`; event_return can send them to
+removed breaks the chain after it. The heads reveal entries that were cut off at the end: a head is the number and the
+hash of the last entry of a chain. Heads are stored as events, `salt/audit/head`, and event_return can send them to
 another machine at once.
 
-The files are bounded: a full one is followed by the next, and before the oldest is removed, an entry `audit_removed`
-says which entries it had.
+The size of the files is limited. A full file is followed by the next one. Before the oldest file is removed, an entry
+`audit_removed` records which entries it had.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ from saltlite.model.sha256 import sha256
 log = logging.getLogger(__name__)
 
 SEGMENTS = 8
-"""Files of a chain that share the room that it may take."""
+"""Files of a chain, which share the space that the chain may take."""
 SEGMENT_MIN = 64 * 1024
 ENTRY_MAX = 16 * 1024
-"""Bytes of an entry; a longer one has `shortened` in place of its details."""
+"""The largest entry, in bytes. A longer one has `shortened` in place of its details."""
 REPEAT_S = 60.0
-"""Seconds in which the same refusal is only counted, so that nobody can push other entries out of the bounded files."""
+"""For this many seconds the same refusal is only counted, so that nobody can push other entries out of the files."""
 REFUSALS_KEPT = 256
 REMOVED = "audit_removed"
 START_HASH = ""
-"""In front of the first entry of a chain."""
+"""The hash before the first entry of a chain."""
 
 Details = Mapping[str, Any]
 
 
 def entry_hash(before: str, entry: Mapping[str, Any]) -> str:
-    """The hash of an entry without its `hash`, behind the one with the hash `before`."""
+    """The hash of an entry without its `hash`; `before` is the hash of the previous entry."""
     return _hash(before, _line(entry))
 
 
@@ -62,7 +62,7 @@ def audit_dir(data_dir: str) -> str:
 
 
 def digest_of_options(options: Mapping[str, Any]) -> str:
-    """A text that is another one when an option has changed, for the entry of a start."""
+    """A digest of the options, for the entry of a start: it differs when an option has changed."""
     return sha256(json.dumps(options, sort_keys=True, default=str).encode()).hex()[:16]
 
 
@@ -76,10 +76,10 @@ class AuditHead:
 
 
 class AuditTrail:
-    """Writes one chain. An entry that cannot be written is a line of the log, and the master goes on."""
+    """Writes one chain. If an entry cannot be written, the log says so, and the master continues."""
 
     def __init__(self, folder: str, chain: str, room: int, wall: Callable[[], float]) -> None:
-        """`room` is what the files of the chain may take, in bytes; 0 writes nothing."""
+        """`room` is the space that the files of the chain may take, in bytes. With 0 nothing is written."""
         self._folder = folder
         self._chain = chain
         self._segment_max = max(room // SEGMENTS, SEGMENT_MIN)
@@ -94,7 +94,7 @@ class AuditTrail:
             self._resume()
 
     def record(self, who: str, did: str, details: Details) -> None:
-        """Append an entry. `details` have no secrets."""
+        """Append an entry. `details` must not contain secrets."""
         if not self._is_on:
             return
         try:
@@ -105,8 +105,8 @@ class AuditTrail:
             log.error("the audit log cannot be written (%s): %s did %s", error, who, did)  # noqa: TRY400 - a sentence
 
     def refused(self, who: str, did: str, why: str, details: Details) -> None:
-        """Append a refusal; further ones of the same caller and request are counted for REPEAT_S, whatever their
-        reasons: a caller who chooses the reason could otherwise push all other entries out of the chain."""
+        """Append a refusal. Further refusals of the same caller and request are only counted for REPEAT_S, whatever
+        their reasons. Otherwise a caller who can vary the reason could push all other entries out of the chain."""
         key, now = (who, did), self._wall()
         at, count = self._refusals.get(key, (now - REPEAT_S, 0))
         if 0 <= now - at < REPEAT_S:
@@ -119,7 +119,7 @@ class AuditTrail:
         self.record(who, did, {**details, "refused": why, **again})
 
     def new_head(self) -> AuditHead | None:
-        """The head, if it was not told yet; what is in the files is then on disk."""
+        """The head, if it is a new one. Everything in the files is on disk then."""
         head = AuditHead(self._chain, self._number, self._hash)
         if not self._number or head == self._told:
             return None
@@ -151,7 +151,7 @@ class AuditTrail:
         self._number, self._hash = self._number + 1, digest
 
     def _begin_segment(self) -> None:
-        """Go on in a new file, and make room for it. After an OSError the next entry tries it again."""
+        """Begin a new file, and make room for it. After an OSError the next entry tries again."""
         fd = os.open(self._path(self._number + 1), os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self.close()
         self._fd, self._size = fd, 0
@@ -167,7 +167,7 @@ class AuditTrail:
         return os.path.join(self._folder, f"{self._chain}.{first:012d}.log")
 
     def _resume(self) -> None:
-        """Go on with the chain of the process before this one."""
+        """Continue the chain of the previous process."""
         there = segments(self._folder, self._chain)
         path = there[-1][1] if there else self._path(1)
         try:
@@ -214,7 +214,7 @@ def chains(folder: str) -> list[str]:
 
 
 def entries_of(path: str) -> Iterator[dict[str, Any]]:
-    """The entries of a file. Raises OSError, AuditDamagedError for a line that is none."""
+    """The entries of a file. Raises OSError, and AuditDamagedError for a line that is not an entry."""
     with open(path, encoding="utf-8", errors="replace") as file:
         for number, line in enumerate(file, 1):
             try:
@@ -229,7 +229,7 @@ def entries_of(path: str) -> Iterator[dict[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """The entries of one chain, and what is wrong with them."""
+    """The entries of one chain, and the problems that were found."""
 
     chain: str
     first: int
@@ -238,7 +238,7 @@ class Verified:
 
 
 def verify(folder: str, chain: str, heads: Mapping[int, str]) -> Verified:
-    """Check a chain, and that it has the entries whose numbers and hashes the store knows. Raises OSError."""
+    """Check a chain, also against the numbers and hashes of entries in the store. Raises OSError."""
     checked = _Check(chain, heads)
     for number, path in segments(folder, chain):
         try:

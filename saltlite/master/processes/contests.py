@@ -1,15 +1,17 @@
-"""Two machines with one key that come to two masters: usually a copied image, sometimes a stolen key.
+"""Two machines that use one key at two masters: usually a copied image, sometimes a stolen key.
 
-A newcomer has proved its key to this master while the store says that another start of the minion is up at another one.
-It waits for its verdict, and the MWorker asks the owner by an event (`ask_owners`). The link process of the owner
-probes its session, as it does for a newcomer of its own (`saltlite.master.protocol.sessions.DuplicateKeys`), and its
-membership process answers by an event. If the session is gone or silent, this master ends it in the store, and the
-newcomer is accepted; else it is sent away. A job must not run on both machines (G4).
+A newcomer has proved its key to this master, but the store says that another start of the minion has a session with
+another master, the owner. The newcomer waits for its verdict, and the MWorker asks the owner by an event
+(`ask_owners`). The link process of the owner probes its session, as it does for a newcomer of its own
+(`saltlite.master.protocol.sessions.DuplicateKeys`), and its membership process answers by an event. If the older
+session has ended or does not answer, this master ends it in the store and accepts the newcomer. Otherwise the newcomer
+is refused. A job must not run on both machines (G4).
 
-An owner that does not answer has no say, unless it renews its lease all the same: then the newcomer has to come again.
+If the owner does not answer, the newcomer is accepted. If the owner has renewed its lease meanwhile, the newcomer has
+to try again.
 
-Whoever restarts or moves a minion waits for none of this: a daemon that stops says so, and one that moves or connects
-again is the same start, and goes on in its order of sessions.
+A minion that is restarted or moved does not wait for this. A daemon that stops reports it, and one that moves or
+reconnects is the same start, so the order of its sessions continues.
 """
 
 from __future__ import annotations
@@ -36,30 +38,30 @@ from saltlite.wire.messages import RUN_MAX
 log = logging.getLogger(__name__)
 
 ANSWER_S = 1.5
-"""How long the owner has to answer: the second of its probe, and the way there and back."""
+"""How long the owner has to answer: one second for its probe, and the time of two events."""
 GATHER_S = 0.02
-"""How long answers wait for others, as they are events of one transaction."""
+"""How long answers are collected, so that one transaction stores them."""
 GONE = "accepted"
-"""The answer that lets the newcomer in: the older session is over. The others are states of WELCOME as well."""
+"""The answer that accepts the newcomer: the older session is over. The other answers are states of WELCOME as well."""
 BUSY = "busy"
 VERDICTS = frozenset({GONE, BUSY, "duplicate_key"})
 TEXT_MAX = 256
-"""Characters of a text in a row of a newcomer: more than any id, address or name has."""
+"""The longest text in a row of a newcomer, in characters: longer than any id, address or name."""
 
 
 def is_text(text: str) -> bool:
-    """Whether that may be an id, an address or a name. PostgreSQL refuses a query with a NUL character."""
+    """Whether this text can be an id, an address or a name. PostgreSQL refuses a query with a NUL character."""
     return len(text) <= TEXT_MAX and text.isprintable()
 
 
 def _is_number(value: int) -> bool:
-    """Whether that is the number of a run or of a handshake."""
+    """Whether this is the number of a run or of a handshake."""
     return not isinstance(value, bool) and 0 <= value <= RUN_MAX
 
 
 @dataclass(frozen=True, slots=True)
 class Newcomer:
-    """A session that waits at the master that asks, and the one in the store that it would take the place of."""
+    """A session that waits at the master that asks, and the older session in the store that it would replace."""
 
     id: MinionId
     fingerprint: Fingerprint
@@ -106,7 +108,7 @@ class Newcomer:
 
 
 def _newcomers(event: Event) -> list[Newcomer]:
-    """Those of a question. Raises RemoteProtocolError("bad-event")."""
+    """The newcomers of a question. Raises RemoteProtocolError("bad-event")."""
     rows = event.data.get("newcomers")
     if not isinstance(rows, list):
         raise RemoteProtocolError("bad-event", "it has no list of newcomers")
@@ -129,8 +131,8 @@ def _verdicts(event: Event) -> tuple[int, dict[MinionId, str]]:
 
 
 def ask_owners(master: Master, asks: Sequence[IpcMessage]) -> set[int]:
-    """Ask other masters about the older sessions of these minions, whose keys are accepted; the numbers of the sessions
-    that wait for the answer. Raises StoreError."""
+    """Ask other masters about the older sessions of these minions, whose keys are accepted. Returns the numbers of the
+    sessions that wait for the answer. Raises StoreError."""
     if master.shared is None or not asks:
         return set()
     me = master.name_among_others
@@ -160,7 +162,7 @@ class _Question:
         self._renewals = {row.name: (row.start, row.renewals) for row in masters}
 
     def must_wait(self, owner: MasterRow | None) -> bool:
-        """Whether that master acts, though it has not answered."""
+        """Whether that master has renewed its lease, although it has not answered."""
         if owner is None or not owner.has_lease:
             return False
         start, renewals = self._renewals.get(owner.name, (owner.start, owner.renewals))
@@ -168,7 +170,7 @@ class _Question:
 
 
 class Contests:
-    """What the membership process does about them."""
+    """The membership process's part: it answers and evaluates the questions."""
 
     def __init__(self, reactor: Reactor, store: SharedStore, clock: Clock, link: LinkChannel, me: str) -> None:
         self._reactor = reactor
@@ -179,10 +181,10 @@ class Contests:
         self._questions: dict[int, _Question] = {}
         """By the number of the event."""
         self._answers: dict[int, list[tuple[MinionId, str]]] = {}
-        """What is to be told, by the number of the question."""
+        """The answers that are not sent yet, by the number of the question."""
 
     def on_event(self, event: Event) -> None:
-        """An event of some master. Raises StoreError, and RemoteProtocolError if no master wrote it."""
+        """Handle an event of a master. Raises StoreError, and RemoteProtocolError if no master can have written it."""
         by = str(event.data.get("by", ""))
         if event.tag == tag_master(by, MasterEvent.CONTESTED):
             newcomers = _newcomers(event)
@@ -237,7 +239,7 @@ class Contests:
             self._end(question, dict.fromkeys(question.open, BUSY))
 
     def _end(self, question: _Question, states: Mapping[MinionId, str]) -> None:
-        """These newcomers get their verdicts. Raises StoreError, if any is accepted."""
+        """Send these newcomers their verdicts. May raise StoreError if one is accepted."""
         over = [(question.open[minion], state) for minion, state in states.items() if minion in question.open]
         gone = [one for one, state in over if state == GONE]
         if gone:
@@ -245,7 +247,7 @@ class Contests:
             with self._store.write() as store:
                 rows = {row.id: row for row in store.minions([one.id for one in gone])}
                 for one in gone:
-                    # If it is another session by now, the newcomer is refused when this master claims it.
+                    # If there is another session by now, the newcomer is refused when this master claims it.
                     if one.is_up(rows.get(one.id)):
                         store.release(one.owner, {one.id: SessionEnd.REPLACED}, now)
         for one, state in over:
