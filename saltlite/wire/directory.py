@@ -5,6 +5,11 @@ The content is a msgpack list with one `[name, address, weight, is_up]` for each
 job key of the master that sends it, so the process of that master that talks to the network cannot make one, and no
 stranger can. A minion verifies it by the certificate that the master proved, which the pinned fleet key signed.
 
+Each directory has a number, the time of the database at which the masters were read: so a minion refuses one that was
+signed earlier than what it has, whichever master signed it, and a restored database does not begin anew. The number
+stands in an entry of its own, `["signed at N", address of a master, 1, false]`: minions of the version before take that
+for a master that is not up, at an address that they know. They refuse any other addition.
+
 Each minion ranks the masters by a hash of its id and the name of the master, weighted. So minions spread over the
 masters by weight, those of a master that is lost spread over all others, and a master that is added takes its share
 from all.
@@ -13,7 +18,9 @@ from all.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from saltlite.errors import RemoteProtocolError
 from saltlite.model.dataclass import dataclass
@@ -24,9 +31,16 @@ from saltlite.wire.certificates import is_name
 from saltlite.wire.limits import MASTER_WEIGHT_MAX, MASTERS_MAX
 from saltlite.wire.signatures import is_signed, sign
 
+MASTERS_LISTED = MASTERS_MAX - 1
+"""Masters in a directory: one entry is its number. Further masters, by name, are omitted."""
 ADDRESS_MAX = 262
 """Characters of an address: a host name and a port."""
 
+AHEAD_MS = 3_600_000
+"""A minion remembers no number that is further ahead of its own clock: neither a clock that was wrong nor a master that
+was removed makes it refuse what the others sign for longer."""
+
+_SIGNED_AT = re.compile(r"signed at ([0-9]{1,15})")
 _DOMAIN = b"saltlite directory of masters 1\0"
 _HOME = b"saltlite home 1\0"
 
@@ -46,6 +60,19 @@ class Directory:
     """The masters of a fleet that share a store. Without any, each minion uses its configuration only."""
 
     masters: tuple[MasterEntry, ...]
+    number: int = 0
+    """When the masters were read, in milliseconds since 1970 by the clock of their database; 0 if a master of the
+    version before signed it."""
+
+    def after(self, before: Directory, now: float) -> Directory | None:
+        """This directory as a minion keeps it in place of that one; None if it is an earlier one. `now` is the wall
+        clock of the minion. One without masters sends minions to their configuration, and is always used."""
+        latest = int(now * 1000) + AHEAD_MS
+        # A number that is far ahead was remembered while the clock of this machine was.
+        known = before.number if before.number <= latest else 0
+        if self.masters and self.number < known:
+            return None
+        return replace(self, number=max(known, min(self.number, latest)))
 
     def ranked(self, minion: MinionId) -> list[MasterEntry]:
         """The masters in the order in which that minion tries them: its home first, those that are not up last."""
@@ -58,7 +85,10 @@ class Directory:
 
     def rows(self) -> list[list[object]]:
         """The content as plain values, for `from_rows`."""
-        return [[one.name, one.address, one.weight, one.is_up] for one in self.masters]
+        signed_at: list[list[object]] = []
+        if self.number and self.masters:
+            signed_at = [[f"signed at {self.number}", self.masters[0].address, 1, False]]
+        return [*signed_at, *([one.name, one.address, one.weight, one.is_up] for one in self.masters)]
 
 
 NOWHERE = Directory(())
@@ -76,10 +106,16 @@ def from_rows(rows: object) -> Directory:
     """The directory with these rows. Raises RemoteProtocolError("bad-directory")."""
     if not isinstance(rows, list) or len(rows) > MASTERS_MAX:
         raise RemoteProtocolError("bad-directory", f"it is not a list of at most {MASTERS_MAX} masters")
-    masters = tuple(map(_entry, rows))
-    if len({one.name for one in masters}) != len(masters):
-        raise RemoteProtocolError("bad-directory", "a master comes twice")
-    return Directory(masters)
+    entries = tuple(map(_entry, rows))
+    masters = tuple(one for one in entries if not _SIGNED_AT.fullmatch(one.name))
+    numbers = [one for one in entries if one not in masters]
+    if len({one.name for one in masters}) != len(masters) or len(numbers) > 1:
+        raise RemoteProtocolError("bad-directory", "a master, or the number, comes twice")
+    if not numbers:
+        return Directory(masters)
+    if not masters or numbers[0].is_up:
+        raise RemoteProtocolError("bad-directory", "it has a number, and no masters or a master of that name")
+    return Directory(masters, int(numbers[0].name.rpartition(" ")[2]))
 
 
 def _entry(row: object) -> MasterEntry:
@@ -96,10 +132,10 @@ def _is_address(text: str) -> bool:
     return bool(host) and len(text) <= ADDRESS_MAX and text.isascii() and text.isprintable() and port.isdigit()
 
 
-def signed(seed: bytes, masters: Iterable[MasterEntry]) -> tuple[bytes, bytes]:
+def signed(seed: bytes, masters: Iterable[MasterEntry], number: int = 0) -> tuple[bytes, bytes]:
     """The content of a directory of these masters and its signature by the job key of this 32-byte seed."""
-    chosen = sorted(masters, key=lambda one: one.name)[:MASTERS_MAX]
-    content = codec.encode(Directory(tuple(chosen)).rows())
+    chosen = sorted(masters, key=lambda one: one.name)[:MASTERS_LISTED]
+    content = codec.encode(Directory(tuple(chosen), number).rows())
     return content, sign(seed, _DOMAIN, content)
 
 

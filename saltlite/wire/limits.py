@@ -65,7 +65,7 @@ MASTER_NAME_MAX = 64
 """Bytes of the name of a master, UTF-8."""
 
 MASTERS_MAX = 64
-"""Masters in a directory. Further ones, by name, are omitted."""
+"""Entries in a directory of masters, of which one is its number. Further masters, by name, are omitted."""
 
 MASTER_WEIGHT = 100
 """The weight of a master, by which minions choose it, unless it has another one."""

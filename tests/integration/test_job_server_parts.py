@@ -12,16 +12,18 @@ import pytest
 
 from saltlite.minion.jobs.spool import DiskSpool
 from saltlite.minion.protocol.effects import ReceivedPart
+from saltlite.minion.protocol.jobs import MasterTrust
 from saltlite.model.ids import Jid
 from saltlite.model.job import part_id
 from saltlite.platform.files import PosixFolder
 from saltlite.testing.disk import MemoryDisk
-from saltlite.wire import merkle
+from saltlite.wire import directory, merkle
+from saltlite.wire.directory import MasterEntry
 from saltlite.wire.limits import CHUNK
 from saltlite.wire.messages import SegmentRow, decode_segment, encode_segment
 from tests.support.job_machine import jid
 from tests.support.jobs import MemoryRuns, Minion, answered
-from tests.support.keys import signed
+from tests.support.keys import JOB_PRIVATE, JOB_PUBLIC, NOW, certificate, signed
 
 SRNS = ("dummy:a", "dummy:b")
 PART = part_id(Jid(jid()), 1)
@@ -185,3 +187,20 @@ def test_a_part_whose_process_ended_with_its_job_server_is_interrupted_and_never
     assert it.told("result")[0]["reason"] == RESTARTED
     it.minion.parcel(part())
     assert it.runs.begun == {}
+
+
+def test_an_earlier_list_of_masters_makes_no_key_of_a_removed_master_trusted_here(
+    started: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    it = started(MemoryDisk()).minion
+    shared: list[bytes] = []
+    monkeypatch.setattr(it.jobs, "share", lambda job_key, _until: shared.append(job_key))
+    listed = (MasterEntry("m1", "m1:4515", 100, True),)
+    content, signature = directory.signed(JOB_PRIVATE, listed, 1)
+    message = {"t": "directory", "content": content, "sig": signature}
+    monkeypatch.setattr(it.server, "_masters", MasterTrust(lambda *_: None, lambda _known: False))
+    it.says({"t": "trust", "cert": certificate(NOW).encode(), "chain": b""}, message)
+    assert shared == []
+    monkeypatch.setattr(it.server, "_masters", MasterTrust(lambda *_: None))
+    it.says(message)
+    assert shared == [JOB_PUBLIC]

@@ -197,8 +197,10 @@ class SimMinion:
         """Its connection to a master, as long as it has a network process."""
         return self.network._connection if self.network is not None else None
 
-    def _keep_masters(self, known: Directory) -> None:
-        self.directory = known
+    def _keep_masters(self, known: Directory) -> bool:
+        kept = known.after(self.directory, self.clock.wall())
+        self.directory = kept or self.directory
+        return kept is not None
 
     def _fail(self, process: Process, sentence: str) -> None:
         self.fleet.say(process.name, f"stops: {sentence}")

@@ -432,6 +432,19 @@ M1 = MasterRow(
 )
 
 
+def test_the_directory_has_the_time_of_the_database_and_is_signed_again_after_a_day() -> None:
+    signer = DirectorySigner(JOB_PRIVATE, JOB_PUBLIC, lists_masters=True)
+
+    def number(read_at: float) -> int:
+        return directory.read(*signer.directory([M1], read_at), [JOB_PUBLIC]).number
+
+    assert [number(NOW), number(NOW + 86_399.0)] == [int(NOW * 1000)] * 2
+    assert number(NOW + 86_400.0) == int((NOW + 86_400.0) * 1000)
+    # A server was promoted whose clock is behind, and a master has gone.
+    signer.directory([], NOW)
+    assert number(NOW + 1.0) == int((NOW + 86_400.0) * 1000) + 2
+
+
 def test_a_promoted_server_that_has_all_that_was_read_costs_no_session() -> None:
     rig = MembershipRig()
     rig.put("web1")

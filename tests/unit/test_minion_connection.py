@@ -322,8 +322,8 @@ FLEET_OF_THREE = tuple(MasterEntry(name, f"{name}.example:4515", 100, True) for 
 """The scripted master is m1."""
 
 
-def directory_message(*masters: MasterEntry, key: bytes = JOB_PRIVATE) -> dict[str, Any]:
-    content, signature = signed(key, masters)
+def directory_message(*masters: MasterEntry, key: bytes = JOB_PRIVATE, number: int = 0) -> dict[str, Any]:
+    content, signature = signed(key, masters, number)
     return {"t": "directory", "content": content, "sig": signature}
 
 
@@ -373,6 +373,18 @@ def test_a_directory_that_the_connected_master_did_not_sign_ends_the_session() -
     it.say(directory_message(*FLEET_OF_THREE, key=seed("the link process, taken over")))
     assert it.phase() is Phase.BACKOFF
     assert not any(isinstance(effect, Deliver) for effect in it.take())
+
+
+def test_an_earlier_directory_that_the_link_process_sends_again_brings_no_removed_master_back() -> None:
+    it = Scripted().welcomed()
+    it.say(directory_message(*FLEET_OF_THREE[:2], number=2000))
+    it.say(directory_message(*FLEET_OF_THREE, number=1000))
+    it.say(directory_message(*FLEET_OF_THREE))
+    it.take()
+    assert it.phase() is Phase.READY
+    it.say({"t": "move", "to": "m3", "spread_ms": 0})
+    it.wait(SECOND_MAX_S + 0.1)
+    assert seconds_of(it) == []
 
 
 def test_a_minion_moves_at_its_moment_to_the_named_master_and_keeps_its_session() -> None:

@@ -12,6 +12,7 @@ from saltlite.minion.processes import identity
 from saltlite.minion.processes.identity import PinnedFleet
 from saltlite.model.keys import Fingerprint, JoinToken, fingerprint
 from saltlite.wire.certificates import encode_chain, succeed
+from saltlite.wire.directory import NOWHERE, Directory, MasterEntry
 from tests.support.keys import FLEET_PRIVATE, FLEET_PUBLIC, NOW, certificate, seed
 
 FIRST, SECOND, THIRD, OTHER = FLEET_PRIVATE, seed("second"), seed("third"), seed("other")
@@ -141,3 +142,10 @@ def test_the_host_name_is_looked_up_for_the_first_start_without_an_id_only(tmp_p
     without = MinionConfig(pki_dir=str(tmp_path))
     assert [identity.minion_id(without, full_host_name) for _ in range(2)] == ["web1.example.org"] * 2
     assert asked == ["asked"]
+
+
+def test_the_number_of_the_directory_is_kept_with_it_also_when_it_has_no_masters(tmp_path: Path) -> None:
+    for known in (Directory((MasterEntry("m1", "m1:4515", 100, True),), 1000), Directory((), 1000)):
+        identity.keep_masters(str(tmp_path), FIRST_ID, known)
+        assert identity.kept_masters(str(tmp_path), [FIRST_ID]) == known
+        assert identity.kept_masters(str(tmp_path), [SECOND_ID]) == NOWHERE

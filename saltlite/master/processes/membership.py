@@ -76,6 +76,9 @@ LEASE_S = 4.0
 """How long a renewal is good for; four may fail in a row."""
 LOST_S = 10.0
 """A master that has not renewed for so long is fenced, so that its minions count as away."""
+SIGN_AGAIN_S = 86_400.0
+"""How often the directory is signed anew while the masters stay the same: then every minion has one of that day, and
+refuses those of the days before."""
 LEAVE_WAIT_S = 2.0
 """How long this process outlives SIGTERM to see the link process end: then the whole master stops."""
 AFTER_ALL = 2**63
@@ -157,18 +160,23 @@ class DirectorySigner:
         self._lists_masters = lists_masters
         self._entries: list[MasterEntry] | None = None
         self._signed = b"", b""
+        self._number = 0
+        self._again_at = 0.0
 
-    def directory(self, masters: Iterable[MasterRow]) -> tuple[bytes, bytes]:
-        """The content with these masters, and its signature."""
+    def directory(self, masters: Iterable[MasterRow], read_at: float) -> tuple[bytes, bytes]:
+        """The content with these masters, which were read at that time of the database, and its signature."""
         before = {one.name: one.is_up for one in self._entries or ()}
         entries = [
             MasterEntry(row.name, row.address, row.weight, _takes_sessions(row, before=before.get(row.name, False)))
             for row in masters
             if self._lists_masters
         ]
-        if entries != self._entries:
+        if entries != self._entries or read_at >= self._again_at:
             self._entries = entries
-            self._signed = directory.signed(self._job_key, entries)
+            # The clock of a server that was promoted may be behind.
+            self._number = max(self._number + 1, int(read_at * 1000))
+            self._again_at = read_at + SIGN_AGAIN_S
+            self._signed = directory.signed(self._job_key, entries, self._number)
         return self._signed
 
 
@@ -277,6 +285,7 @@ class Membership:
             self._renew_soon()
             return
         # Read after the events: the certificate of a master that joins is there.
+        read_at = self._clock.wall()
         masters = self._store.masters()
         news = self._news(events)
         if news.withdrawn <= self._renewed_after:
@@ -286,7 +295,7 @@ class Membership:
             return
         readable = self._readable(masters)
         self._tell_link(events, news, masters, [row.certificate for row in readable if row.name != self._me.name])
-        self._link.placement(self._signer.directory(readable), draining=self._draining is Draining.YES)
+        self._link.placement(self._signer.directory(readable, read_at), draining=self._draining is Draining.YES)
         self._fence_lost(masters)
         if self._renewals is not None:
             self._renewals.look(masters)

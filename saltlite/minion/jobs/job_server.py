@@ -269,13 +269,13 @@ class JobServer:
             case "fetch":
                 self.documents.wanted(message["what"])
             case "directory":
-                self._masters.keep(known := directory.read(message["content"], message["sig"], self._jobs.job_keys()))
-                for issuer in [self._issuers[one.name] for one in known.masters if one.name in self._issuers]:
+                known = directory.read(message["content"], message["sig"], self._jobs.job_keys())
+                names = [one.name for one in known.masters] if self._masters.keep(known) else []
+                for issuer in [self._issuers[name] for name in names if name in self._issuers]:
                     self._jobs.share(issuer.job_public, issuer.not_after)
 
     def _trust(self, raw: bytes, chain: bytes) -> None:
-        certificate = self._believed(raw, chain)
-        if certificate is not None:
+        if certificate := self._believed(raw, chain):
             self._jobs.trust(certificate.job_public, certificate.not_after)
 
     def _believed(self, raw: bytes, chain: bytes) -> MasterCertificate | None:

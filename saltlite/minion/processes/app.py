@@ -249,10 +249,17 @@ class MinionDaemon:
             self._context.opts = {**self._context.opts, "master": order}
             self._server.grains_are(self._context.grains)  # waiting processes have the old options
 
-    def _keep_masters(self, known: Directory) -> None:
-        if known != self._masters and self._fleet.pinned is not None:
-            self._masters = known
-            identity.keep_masters(self._config.data_dir, self._fleet.pinned, known)
+    def _keep_masters(self, known: Directory) -> bool:
+        if (kept := known.after(self._masters, self._clock.wall())) is None:
+            log.info("a list of masters was not used: it was signed before the one that this minion has")
+            return False
+        if kept != self._masters and self._fleet.pinned is not None:
+            self._masters = kept
+            try:
+                identity.keep_masters(self._config.data_dir, self._fleet.pinned, kept)
+            except StartupError as error:
+                log.error("the list of masters is not on the disk yet: %s", error)  # noqa: TRY400 - a sentence
+        return True
 
     def _write_status(self, **changes: Any) -> None:
         self._status = replace(self._status, **changes)

@@ -251,16 +251,18 @@ def read_status(data_dir: str) -> Status | None:
 
 
 # -- The directory of the masters that share a store (`saltlite.wire.directory`): the minion tries them in its own order
-# when it starts. The job server verifies it before it keeps it; the network process cannot write it. Without the file,
-# the minion begins with the masters of its configuration, so it is written without a sync.
+# when it starts, and uses no directory that was signed earlier. The job server verifies it before it keeps it; the
+# network process cannot write it. Without the file, the minion begins with the masters of its configuration.
 
 
 MASTERS = "masters.json"
 
 
 def keep_masters(data_dir: str, fleet: Fingerprint, known: Directory) -> None:
-    """Write the file atomically; `fleet` is the one whose master signed the directory."""
-    _write(os.path.join(data_dir, MASTERS), {"fleet": fleet, "masters": known.rows()})
+    """Write the file atomically, and sync it; `fleet` is the one whose master signed the directory. Raises
+    StartupError."""
+    document = {"fleet": fleet, "number": known.number, "masters": known.rows()}
+    write_secret(os.path.join(data_dir, MASTERS), json.dumps(document).encode() + b"\n")
 
 
 def kept_masters(data_dir: str, fleets: Collection[Fingerprint]) -> Directory:
@@ -269,6 +271,8 @@ def kept_masters(data_dir: str, fleets: Collection[Fingerprint]) -> Directory:
     try:
         with open(os.path.join(data_dir, MASTERS), encoding="utf-8") as file:
             document = json.loads(file.read(_FILE_MAX))
-        return from_rows(document["masters"]) if document["fleet"] in fleets else NOWHERE
+        if document["fleet"] not in fleets:
+            return NOWHERE
+        return Directory(from_rows(document["masters"]).masters, int(document.get("number", 0)))
     except (OSError, ValueError, KeyError, TypeError, ProtocolError):
         return NOWHERE

@@ -480,7 +480,11 @@ class ConnectionMachine:
 
     def _directory_received(self, message: Message) -> None:
         keys = [] if self._certificate is None else [self._certificate.job_public]
-        self._use(directory.read(message["content"], message["sig"], keys))
+        found = directory.read(message["content"], message["sig"], keys)
+        # Another master may have signed a later one just before, so an earlier one does not end the session.
+        known = found.after(self._directory, self._clock.wall())
+        if known is not None:
+            self._use(known)
 
     def _welcome(self, message: Message) -> None:
         now = self._clock.monotonic()

@@ -150,8 +150,9 @@ class MasterTrust:
     """What decides about masters, and remembers them."""
 
     believe: Believe
-    keep: Callable[[Directory], None] = lambda _known: None
-    """Gets each directory of masters that a trusted one has signed."""
+    keep: Callable[[Directory], bool] = lambda _known: True
+    """Gets each directory of masters that a trusted one has signed; False for one that was signed earlier than the one
+    that is kept."""
 
 
 class TrustedKeys:
