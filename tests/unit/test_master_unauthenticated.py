@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import tracemalloc
 
+import pytest
+
 from saltlite.master.protocol.effects import CloseConnection, Decide
 from saltlite.master.protocol.handshakes import CONNECTS_S, Balancers, UnauthenticatedConnections
 from saltlite.model.minion import SessionEnd
-from saltlite.wire.limits import UNAUTHENTICATED_MAX, UNAUTHENTICATED_PER_NETWORK, UNAUTHENTICATED_S
+from saltlite.wire.limits import (
+    HANDSHAKE_TIMEOUT_S,
+    UNAUTHENTICATED_MAX,
+    UNAUTHENTICATED_PER_NETWORK,
+    UNAUTHENTICATED_S,
+)
 from tests.support.memory_fleet import Peer, SessionRig
 
 
@@ -114,6 +121,24 @@ def test_a_connection_that_is_over_is_forgotten_and_its_number_is_free() -> None
     assert len(rig.manager._unauthenticated) == 0
     rig.take()
     rig.wait(1.0)
+    assert hung_up(rig) == []
+
+
+@pytest.mark.parametrize("is_told", [True, False], ids=["the end is told first", "the new handshake comes first"])
+def test_a_handshake_that_was_broken_off_ends_no_later_connection_with_its_number(is_told: bool) -> None:
+    """As after `saltlite doctor`, which asks a master for its proof and hangs up."""
+    rig = SessionRig()
+    asking = honest(rig)
+    asking.hello()
+    if is_told:
+        rig.manager.hangup(asking.number)
+    other = Peer(rig, "web2", address=asking.address)
+    other.number = asking.number
+    rig.manager.connected(other.number, other.address)
+    other.prove()
+    other.decided("accepted")
+    rig.take()
+    rig.wait(HANDSHAKE_TIMEOUT_S)
     assert hung_up(rig) == []
 
 

@@ -211,6 +211,8 @@ class Handshakes:
         )
         # All have the same timeout, so the first is the next to be overdue.
         self._openings: dict[bytes, _Opening] = {}
+        self._by_connection: dict[int, bytes] = {}
+        """The route of the handshake on each connection that is open. Numbers of connections are used again."""
         self.admission = Admission(clock.monotonic())
         self.begun = 0
         """Handshakes whose HELLO was answered."""
@@ -241,10 +243,11 @@ class Handshakes:
         self.begun += 1
         if slot.displaced is not None:
             # Its AUTH is unexpected then, which ends its connection.
-            self._openings.pop(slot.displaced)
+            self._drop(slot.displaced)
         entropy = self._clock.entropy(32)
         handshake = Handshake(Role.RESPONDER, self._private, frames.prologue(fleet), entropy)
         self._openings[route] = _Opening(handshake, connection, address, now)
+        self._by_connection[connection] = route
         handshake.read(frame.message)
         now_s = int(self._clock.wall())
         proof = codec.encode({"cert": self.certificate, "chain": self._chains[fleet], "now": now_s})
@@ -274,16 +277,22 @@ class Handshakes:
         if opening is not None:
             self.admission.unproved(self._clock.monotonic() - opening.since)
 
+    def hung_up(self, connection: int) -> None:
+        """That connection is over; the next one with its number is another peer's."""
+        self._by_connection.pop(connection, None)
+
     def overdue(self) -> list[tuple[int, str]]:
-        """Drop the handshakes that took too long; their (connection, address)."""
+        """Drop the handshakes that took too long; the (connection, address) of those whose connection is still open."""
         now = self._clock.monotonic()
         late: list[tuple[int, str]] = []
         while self._openings:
             route, opening = next(iter(self._openings.items()))
             if now < opening.since + HANDSHAKE_TIMEOUT_S:
                 break
+            is_open = self._by_connection.get(opening.connection) == route
             self.failed(route)
-            late.append((opening.connection, opening.address))
+            if is_open:
+                late.append((opening.connection, opening.address))
         return late
 
     def _later(self, address: str, now: float) -> bytes | None:
@@ -299,7 +308,13 @@ class Handshakes:
 
     def _forget(self, route: bytes) -> _Opening | None:
         self._slots.remove(route)
-        return self._openings.pop(route, None)
+        return self._drop(route)
+
+    def _drop(self, route: bytes) -> _Opening | None:
+        opening = self._openings.pop(route, None)
+        if opening is not None and self._by_connection.get(opening.connection) == route:
+            del self._by_connection[opening.connection]
+        return opening
 
 
 def _chains(chain: bytes) -> dict[bytes, bytes]:

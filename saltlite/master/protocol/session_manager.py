@@ -183,6 +183,7 @@ class SessionManager:
 
     def hangup(self, connection: int) -> None:
         """The link lost a connection, perhaps before a send fails: probe its sessions, twice."""
+        self._handshakes.hung_up(connection)
         self._unauthenticated.closed(connection)
         self._probe(connection)
         self._lost_connections.add(connection)
