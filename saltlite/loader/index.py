@@ -388,6 +388,12 @@ def cached_index_at(path: str, layers: Sequence[Layer], *, first_rank: int = 0) 
     return index
 
 
+def index_beside(layers: Sequence[Layer], cachedir: str) -> Index:
+    """As `cached_index`, for a reader that writes nothing into the cachedir."""
+    kind = layers[0].kind if layers else ""
+    return build_index(layers, _read_index(os.path.join(cachedir, "index", kind)) if cachedir and kind else None)
+
+
 def is_own_folder(folder: str) -> bool:
     """Whether the folder exists and belongs to this user; nothing is written into others."""
     try:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from saltlite.loader import index
-from saltlite.loader.index import Index, cached_index
+from saltlite.loader.index import Index, cached_index, index_beside
 from saltlite.loader.scan import parse_module
 from saltlite.loader.search_path import PLAIN_FORMS, Form, Layer
 from tests.support.modules import write
@@ -55,6 +55,19 @@ def test_the_next_process_reads_no_file_and_knows_the_same(remember: Remember, r
     read.clear()
     second = remember()
     assert (second.files, second.layers, read) == (first.files, first.layers, [])
+
+
+def test_a_reader_beside_it_reads_what_changed_and_writes_nothing(
+    remember: Remember, read: list[str], tmp_path: Path
+) -> None:
+    layers, cachedir = remember().layers, str(tmp_path / "cache")
+    before = kept(tmp_path).read_bytes()
+    read.clear()
+    write(tmp_path / "modules", {"a": "def changed(): pass"})
+    assert index_beside(layers, cachedir).function_names() == ["a.changed", "b.g"]
+    assert (read, kept(tmp_path).read_bytes()) == (["a"], before)
+    assert index_beside(layers, str(tmp_path / "nowhere")).function_names() == ["a.changed", "b.g"]
+    assert not (tmp_path / "nowhere").exists()
 
 
 def test_only_what_changed_is_read(remember: Remember, read: list[str], tmp_path: Path) -> None:

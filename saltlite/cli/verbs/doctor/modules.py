@@ -49,11 +49,14 @@ def try_modules(config_dir: str) -> ModulesSeen:
 
 
 def main(config_dir: str) -> None:
-    """Load all modules and the configured executors, and collect the grains, as the minion does."""
+    """Load all modules and the configured executors, and collect the grains, as the minion does.
+
+    What the minion remembers of unchanged files is read, and not written: parsing all of them takes most of the time.
+    """
     from saltlite.config.load import load_minion
     from saltlite.config.opts import opts_of
     from saltlite.loader.executors import Executors
-    from saltlite.loader.index import build_index
+    from saltlite.loader.index import index_beside
     from saltlite.loader.loader import Loader
     from saltlite.loader.search_path import search_layers
     from saltlite.model.execution import Execution
@@ -65,7 +68,7 @@ def main(config_dir: str) -> None:
     config = load_minion(config_dir).config
     opts = opts_of(config, config.id)
     grains = collect(opts)
-    loader = Loader(build_index(search_layers(opts)), opts, grains, {})
+    loader = Loader(index_beside(search_layers(opts), config.cachedir), opts, grains, {})
     silent = loader.not_loaded()
     refused = {stem: sentence for stem, sentence in silent.items() if _REFUSED in sentence}
     broken = {stem: sentence for stem, sentence in silent.items() if stem not in refused}
