@@ -16,6 +16,7 @@ pytest.importorskip("psycopg", reason="psycopg is not installed: saltlite[postgr
 
 from saltlite.errors import StoreError
 from saltlite.master.store.postgres import PostgresStore, connection, formats, schema, statements
+from saltlite.master.store.postgres.locks import STATEMENT_S, seconds
 from saltlite.master.store.postgres.schema import Step
 from saltlite.master.store.sharing import MasterRow, MasterState
 from tests.support import other_version
@@ -125,9 +126,9 @@ def test_a_step_to_this_format_may_take_longer_than_any_answer(
     opened(dsn).close()
     server.sql(AS_FORMAT_1, dsn)
     monkeypatch.setattr(connection, "ANSWER_S", 0.5)
-    monkeypatch.setattr(
-        connection, "_SETTINGS", connection._SETTINGS.replace("statement_timeout = '5s'", "statement_timeout = '400ms'")
-    )
+    limit = f"statement_timeout = '{seconds(STATEMENT_S)}'"
+    assert limit in connection._SETTINGS
+    monkeypatch.setattr(connection, "_SETTINGS", connection._SETTINGS.replace(limit, "statement_timeout = '400ms'"))
     monkeypatch.setitem(schema.STEPS, 3, schema.Step(f"{schema.STEPS[3].sql}; SELECT pg_sleep(1)", alone=True))
     store = opened(dsn)
     assert store.last_seq() == 0

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
-import os
 import re
-import signal
 import threading
 import time
 from collections.abc import Callable
@@ -145,36 +143,6 @@ def test_a_transaction_of_returns_changes_nothing_else(dsn: str, opened: Opened)
     ):
         tx.delete_preaccept(WEB1)
     assert store.last_seq() == 1
-
-
-def stop_in_transaction(dsn: str, ready: Any) -> None:
-    """Hold a transaction of returns open, for ever."""
-    store = PostgresStore(dsn, master=1)
-    with store.write(appends_only=True) as tx:
-        tx.put_returns([ret(job(1), WEB1)], NOW)
-        ready.set()
-        os.kill(os.getpid(), signal.SIGSTOP)
-
-
-def test_a_stopped_writer_of_returns_holds_up_no_other_and_a_publish_for_seconds_only(dsn: str, opened: Opened) -> None:
-    store = opened(dsn)
-    publish(store, job(1), job(2))
-    ready = SPAWN.Event()
-    stopped = SPAWN.Process(target=stop_in_transaction, args=(dsn, ready))
-    stopped.start()
-    assert ready.wait(60)
-    # A writer that waited for the stopped one would be refused after lock_timeout, before the server ends that one.
-    with store.write(appends_only=True) as tx:
-        assert tx.put_returns([ret(job(2), WEB1)], NOW) == [Stored.NEW]
-    deadline = time.monotonic() + 60
-    while True:
-        # The server ends a transaction that does nothing; until then another writer waits, and says so.
-        with suppress(StoreError):
-            publish(store, job(3))
-            break
-        assert time.monotonic() < deadline
-    os.kill(stopped.pid or 0, signal.SIGKILL)
-    stopped.join()
 
 
 # --- values -----------------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ from saltlite.master.store.postgres.connection import (
 )
 from saltlite.master.store.postgres.formats import bring_to_format, lock_of
 from saltlite.master.store.postgres.inventory import PLACE, PostgresInventory
+from saltlite.master.store.postgres.locks import ORDER, SHARE, TAKE, WRITING
 from saltlite.master.store.postgres.pipeline import stored
 from saltlite.master.store.postgres.schema import MOVED_AWAY, NEVER_EMPTY, OID, OLDEST_SERVER, TABLES, prepare
 from saltlite.master.store.postgres.seals import RowSeals
@@ -52,14 +53,10 @@ log = logging.getLogger(__name__)
 
 _Copied = TypeVar("_Copied")
 
-WRITING, ORDER = 0x534C_5453, 0x534C_5454
-"""Advisory locks; see `saltlite.master.store.postgres.statements`."""
 OTHERS_WAIT_S = 14.0
 """How long the first connection of a master waits for those of a master that was killed, or lost its power, a moment
 ago: the server notices that after 11 s (`connection._SETTINGS`)."""
 OTHERS_LOOK_S = 0.1
-_TAKE_LOCK = "SELECT pg_advisory_xact_lock(?)"
-_SHARE = "SELECT pg_advisory_xact_lock_shared(?)"
 ONE_MASTER = "a database serves one master, or several of one fleet (saltlite help several-masters)"
 _PLACE = f"SELECT {PLACE} FROM store"  # noqa: S608 - a constant
 _TIME_LINE = "('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::bigint"
@@ -190,10 +187,10 @@ class PostgresStore(PostgresReader):
             self._writing = False
 
     def _appends(self) -> Iterator[SharedWriter]:
-        transaction = AppendTransaction(self._write_side, (_SHARE, (self._writing_key,)))
+        transaction = AppendTransaction(self._write_side, (SHARE, (self._writing_key,)))
         try:
             writer = PostgresAppends(
-                transaction, self._accepted, self._waiting, (_TAKE_LOCK, (self._order_key,)), self._tells
+                transaction, self._accepted, self._waiting, (TAKE, (self._order_key,)), self._tells
             )
             writer.seals = self.seals
             yield writer
@@ -202,7 +199,7 @@ class PostgresStore(PostgresReader):
             transaction.end()
 
     def _changes(self) -> Iterator[SharedWriter]:
-        transaction = PostgresTransaction(self._write_side, (_TAKE_LOCK, (self._writing_key,)))
+        transaction = PostgresTransaction(self._write_side, (TAKE, (self._writing_key,)))
         try:
             # What the caller reads elsewhere is to stay true, too.
             transaction.begin()
@@ -245,7 +242,7 @@ class PostgresStore(PostgresReader):
     def seal_rows(self) -> None:
         """Seal the rows that were written before there was a key to seal them with. Raises StoreError if other masters
         have sealed some."""
-        transaction = PostgresTransaction(self._write_side, (_TAKE_LOCK, (self._writing_key,)))
+        transaction = PostgresTransaction(self._write_side, (TAKE, (self._writing_key,)))
         try:
             transaction.begin()
             self.seals.seal_all(transaction, self._where, self._name)

@@ -23,6 +23,7 @@ from psycopg import pq
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from saltlite.errors import StoreConflictError, StoreError
+from saltlite.master.store.postgres.locks import LOCK_S, STANDS_STILL_S, STATEMENT_S, TRY_S, LockTakenError, seconds
 from saltlite.master.store.postgres.pipeline import Pipeline
 from saltlite.master.store.reader import Until, Values
 from saltlite.model.dataclass import dataclass
@@ -46,7 +47,8 @@ AT_ONCE = 500
 LISTENS_S = 0.25
 """How often a wait for an answer looks at the time."""
 _SETTINGS = (
-    "SET statement_timeout = '5s'; SET lock_timeout = '4s'; SET idle_in_transaction_session_timeout = '5s';"
+    f"SET statement_timeout = '{seconds(STATEMENT_S)}'; SET lock_timeout = '{seconds(LOCK_S)}';"
+    f" SET idle_in_transaction_session_timeout = '{seconds(STANDS_STILL_S)}';"
     " SET client_min_messages = warning;"
     # When the machine of a master loses its power, the server has to notice that, as its locks keep the master from
     # starting again. Without effect on a Unix socket.
@@ -63,6 +65,8 @@ _SETTINGS = (
 UNCONFIRMED = "SET LOCAL synchronous_commit = local"
 """In a transaction of which nothing has to survive this server."""
 _READ_ONLY = "SET default_transaction_read_only = on"
+_TRIES = f"SET lock_timeout = '{seconds(TRY_S)}'"
+"""Of a writer, which takes its lock by `locks.insist`."""
 _NETWORK = {
     "connect_timeout": CONNECT_S,
     "tcp_user_timeout": 3000,
@@ -131,7 +135,7 @@ def explain(error: Exception, where: str) -> StoreError:
     if state == "23505":
         return StoreConflictError(f"the {where} has this already, from another writer ({text}); nothing was stored")
     if state == "55P03":
-        return StoreError(
+        return LockTakenError(
             f"the {where} was busy for another writer for too long ({text}); try again: `saltlite doctor` says if it "
             "waits for a standby"
         )
@@ -230,8 +234,7 @@ class PostgresConnection:
             connection.add_notice_handler(self._noted)
             connection.execute(_SETTINGS)
             self._begin(connection)
-            if self._reads:
-                connection.execute(_READ_ONLY)
+            connection.execute(_READ_ONLY if self._reads else _TRIES)
             self._pipeline = Pipeline(connection)
         except psycopg.Error as error:
             connection.close()

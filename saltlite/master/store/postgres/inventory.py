@@ -12,11 +12,10 @@ from typing import Any
 
 from saltlite.errors import StoreError
 from saltlite.master.store.postgres.connection import AT_ONCE, Database, PostgresConnection, TimedConnection
+from saltlite.master.store.postgres.locks import REGISTERING, TAKE
 from saltlite.master.store.postgres.statements import PostgresTransaction, as_arrays
 from saltlite.master.store.sharing import VALUES_SIZE, CopyPiece, InventoryHead, Owner, SharedValue
 
-REGISTERING = 0x534C_5455
-"""Advisory lock; with the number of the table as the locks of `saltlite.master.store.postgres`."""
 PLACE = "id || ' ' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)"
 """Of the row of `store`. A server that was promoted writes another time line of its log, and may lack the last
 changes."""
@@ -61,7 +60,6 @@ _PUT_PIECE = (
 _PIECE = "SELECT data FROM copy_pieces WHERE area = ? AND number = ?"
 _DELETE_PIECES = "DELETE FROM copy_pieces WHERE area = ?"
 _EXPIRE_PIECES = "DELETE FROM copy_pieces WHERE at < ?"
-_TAKE_LOCK = "SELECT pg_advisory_xact_lock(?)"
 
 
 class PostgresInventory:
@@ -111,7 +109,7 @@ class PostgresInventory:
     @contextmanager
     def registering(self) -> Iterator[Callable[[Sequence[Owner]], int]]:
         """As SharedInventory.registering."""
-        with self._changing((_TAKE_LOCK, (self._registering_key,))) as transaction:
+        with self._changing((TAKE, (self._registering_key,))) as transaction:
             # Others' changes are to be read only when no more of them can come.
             transaction.begin()
             yield lambda changes: _number(transaction.commit([(_NEXT, ()), (_REGISTER, as_arrays(changes))]))

@@ -11,7 +11,7 @@ return, or the choice of targets, and the commit (S5).
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -31,6 +31,7 @@ from saltlite.master.store.ports import (
     return_event,
 )
 from saltlite.master.store.postgres.connection import AT_ONCE, PostgresConnection, up_to
+from saltlite.master.store.postgres.locks import insist
 from saltlite.master.store.postgres.schema import FORMAT
 from saltlite.master.store.postgres.seals import (
     ACCEPTED_ROW,
@@ -215,6 +216,7 @@ class PostgresReader(SqlReader):
 
 
 _Statement = tuple[str, Sequence[Any]]
+_Answers = list[tuple[list[Any], int]]
 
 
 class PostgresTransaction:
@@ -224,6 +226,8 @@ class PostgresTransaction:
         """`lock`: the statement that takes WRITING."""
         self._connection = connection
         self._open = True
+        self.has_begun = False
+        """Whether anything was sent."""
         self._failure: StoreError | None = None
         self._waiting: list[_Statement] = [("BEGIN", ()), lock]
 
@@ -237,14 +241,19 @@ class PostgresTransaction:
         if self._failure is not None:
             raise StoreError(f"nothing was stored, because a part of it failed: {self._failure}")
 
-    def _exchange(self, *asked: _Statement) -> list[tuple[list[Any], int]]:
+    def _exchange(self, *asked: _Statement) -> _Answers:
         self._check()
         waiting, self._waiting = self._waiting, []
         try:
-            return self._connection.exchange([*waiting, *asked])
+            return self._sent(lambda: self._connection.exchange([*waiting, *asked]))
         except StoreError as error:
             self._failure = error
             raise
+
+    def _sent(self, send: Callable[[], _Answers]) -> _Answers:
+        # With the first flush nothing was read before, or changed: it may be repeated until it gets the lock.
+        is_first, self.has_begun = not self.has_begun, True
+        return insist(self._connection, send) if is_first else send()
 
     def rows(self, sql: str, values: Values = (), *, until: Until | None = None) -> list[Any]:
         """As PostgresConnection.rows."""
@@ -272,12 +281,12 @@ class PostgresTransaction:
         for values in rows:
             self.later(sql, values)
 
-    def commit(self, last: Sequence[_Statement]) -> list[tuple[list[Any], int]]:
+    def commit(self, last: Sequence[_Statement]) -> _Answers:
         """Commit after these statements; the answers to what was not sent before. Raises StoreError if a statement
         failed, even if that exception was caught."""
         self._check()
         waiting, self._waiting = self._waiting, []
-        return self._connection.commit([*waiting, *last])
+        return self._sent(lambda: self._connection.commit([*waiting, *last]))
 
     def end(self) -> None:
         """Roll back what was not committed; no statement runs in it from here on."""
@@ -287,11 +296,6 @@ class PostgresTransaction:
 
 class AppendTransaction(PostgresTransaction):
     """One transaction that holds WRITING shared: it reads, and changes all at its end."""
-
-    @property
-    def has_begun(self) -> bool:
-        """Whether anything was sent."""
-        return not self._waiting
 
     def run(self, sql: str, values: Values = ()) -> int:
         """Raises StoreError."""
