@@ -13,13 +13,14 @@ pytest.importorskip("psycopg", reason="psycopg is not installed: saltlite[postgr
 
 
 from saltlite.errors import StoreError
-from saltlite.master.store.postgres import PostgresStore
-from saltlite.master.store.postgres.seals import UNSEALED
+from saltlite.master.store.postgres import PostgresStore, statements
+from saltlite.master.store.postgres.connection import PostgresConnection
+from saltlite.master.store.postgres.seals import UNSEALED, RowSeals
 from saltlite.master.store.postgres.statements import PostgresTransaction
 from saltlite.master.store.sharing import CommitSignal, MasterState
 from saltlite.model.ids import MinionId
 from saltlite.model.job import Job
-from saltlite.model.keys import Fingerprint, KeyState
+from saltlite.model.keys import Fingerprint, KeyRecord, KeyState
 from tests.support.fleet import wait_until
 from tests.support.postgres import Server, running_server
 from tests.support.postgres_store import Opened, commit_appended, stored_again
@@ -160,22 +161,22 @@ def test_a_key_whose_row_a_stranger_changes_is_no_target_any_more(
 
 
 def test_without_seals_no_statement_is_for_them(dsn: str, opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
-    statements: list[str] = []
+    sent: list[str] = []
     later = PostgresTransaction.later
 
     def noted(self: PostgresTransaction, sql: str, *values: Any) -> None:
-        statements.append(sql)
+        sent.append(sql)
         later(self, sql, *values)
 
     monkeypatch.setattr(PostgresTransaction, "later", noted)
     for seal_key, sealed in ((None, 0), (SEAL, 3)):
         store = opened(dsn, name="a", seal_key=seal_key)
-        statements.clear()
+        sent.clear()
         with store.write() as tx:
             tx.put_key(key(WEB1))
             tx.put_token(token())
             tx.put_preaccept(MinionId("web3"), key(WEB1).fingerprint, "root")
-        assert len([sql for sql in statements if "SET seal" in sql]) == sealed
+        assert len([sql for sql in sent if "SET seal" in sql]) == sealed
         store.close()
 
 
@@ -218,6 +219,33 @@ def test_the_first_start_that_shares_the_store_seals_what_is_there(
     caplog.clear()
     store.check_seals()
     assert "no key in the" in caplog.text
+
+
+def test_rows_are_sealed_without_a_long_pause_in_the_transaction(
+    dsn: str, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = opened(dsn)
+    with before.write() as tx:
+        for number in range(10):
+            tx.put_key(key(MinionId(f"web{number}")))
+    before.close()
+    store = opened(dsn, name="a", seal_key=SEAL)
+    at_once: list[int] = []
+    of_key, exchange = RowSeals.of_key, PostgresConnection.exchange
+
+    def sealed(self: RowSeals, record: KeyRecord) -> str:
+        at_once[-1] += 1
+        return of_key(self, record)
+
+    def sent(self: PostgresConnection, statements: Any) -> Any:
+        at_once.append(0)
+        return exchange(self, statements)
+
+    monkeypatch.setattr(RowSeals, "of_key", sealed)
+    monkeypatch.setattr(PostgresConnection, "exchange", sent)
+    monkeypatch.setattr(statements, "AT_ONCE", 3)
+    store.seal_rows()
+    assert (sum(at_once), max(at_once)) == (10, 3)
 
 
 def woken(signal_: CommitSignal, within_s: float = 10.0) -> bool:

@@ -22,7 +22,7 @@ from saltlite.errors import SaltliteError, StoreConflictError, StoreError
 from saltlite.master.processes.context import Answer, StoreWrite
 from saltlite.master.store import postgres
 from saltlite.master.store.ports import Stored, StoreWriter, TargetRow
-from saltlite.master.store.postgres import PostgresStore, connection
+from saltlite.master.store.postgres import PostgresStore, connection, statements
 from saltlite.master.store.postgres.pipeline import translated
 from saltlite.master.store.postgres.statements import _NEXT_PLANNED
 from saltlite.master.store.reader import _MINIONS_AMONG
@@ -212,6 +212,31 @@ def published(store: PostgresStore, *jobs: Job) -> None:
     with store.write(appends_only=True) as tx:
         for one in jobs:
             tx.put_job(one)
+
+
+@pytest.mark.parametrize("batch", [None, Batch(5)])
+def test_the_targets_of_a_large_job_are_inserted_some_at_a_time(
+    batch: Batch | None, dsn: str, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = opened(dsn)
+    at_once: list[int] = []
+    exchange = connection.PostgresConnection.exchange
+
+    def sent(self: connection.PostgresConnection, asked: Any) -> Any:
+        at_once.append(sum(len(values[1]) for sql, values in asked if sql == statements._TARGETS))
+        return exchange(self, asked)
+
+    monkeypatch.setattr(statements, "TARGETS_AT_ONCE", 20)
+    monkeypatch.setattr(connection.PostgresConnection, "exchange", sent)
+    with store.write(appends_only=batch is None) as tx:
+        tx.put_job(job(1, MINIONS, batch=batch))
+    assert [count for count in at_once if count] == [20, 20, 10]
+    assert [target.id for target in store.targets(job(1).jid)] == list(MINIONS)
+    assert store.open_targets(job(1).jid) == 50
+    for writer in (statements.PostgresWriter, statements.PostgresAppends):
+        monkeypatch.setattr(writer, "jid_taken", lambda *_: False)
+    with pytest.raises(StoreConflictError), store.write(appends_only=batch is None) as tx:
+        tx.put_job(job(1, MINIONS, batch=batch, request_id=RequestId("another")))
 
 
 def test_a_publish_waits_for_no_other_that_is_open(dsn: str, opened: Opened) -> None:

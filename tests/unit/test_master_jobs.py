@@ -22,7 +22,10 @@ from saltlite.model.ids import Jid, MinionId
 from saltlite.model.job import Batch, TargetState
 from saltlite.model.keys import fingerprint
 from saltlite.platform.daemon import ManualClock
+from saltlite.targeting.fleet import Selection
 from saltlite.testing.memory_store import MemoryStore
+from saltlite.wire.job_body import decode_body, sign
+from saltlite.wire.merkle import audience
 from tests.support.inventory import inventory
 from tests.support.keys import FLEET_PUBLIC, JOB_PRIVATE, certificate
 from tests.support.store import NOW, WEB1, WEB2, commit, had_sessions, job, key, move, publish, ret
@@ -95,6 +98,31 @@ class MasterRig:
 @pytest.fixture
 def rig() -> MasterRig:
     return MasterRig()
+
+
+# --- publish --------------------------------------------------------------------------------------
+
+
+def test_a_job_is_signed_before_the_transaction_and_anew_when_its_targets_changed(
+    rig: MasterRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A transaction that is open while a job with thousands of targets is signed would hold up all writers."""
+    signed_in_transaction = []
+
+    def signs(*asked: Any) -> bytes:
+        signed_in_transaction.append(rig.store._writing)
+        return sign(*asked)
+
+    monkeypatch.setattr("saltlite.master.handlers.publish.sign", signs)
+    rig.publish()
+    assert signed_in_transaction == [False]
+    monkeypatch.setattr("saltlite.master.handlers.publish.still_accepted", lambda *_: Selection(frozenset({WEB1}), {}))
+    second = rig.publish()
+    assert signed_in_transaction == [False, False, True]
+    published = rig.store.job(second)
+    assert published is not None
+    assert published.minions == (WEB1,)
+    assert decode_body(published.body).audience == audience(published)
 
 
 # --- job_list and job_show ------------------------------------------------------------------------

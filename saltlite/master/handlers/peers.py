@@ -215,7 +215,7 @@ def take_own_job(master: Master, minion: MinionId, fields: Mapping[str, Any]) ->
         in_time = jid_at(int((now - OWN_LATE_S) * 1e6)) < jid < jid_at(int((now + OWN_EARLY_S) * 1e6))
         if store.jid_taken(jid) or not in_time:
             jid = free_jid(store, now)
-        store.put_job(signed_job(master, who, request, selection, jid, None))
+        store.put_job(signed_job(master, who, request, selection, jid, None, now))
         store.set_parts([PartRow(part_id(jid, 0), minion, TargetState.RUNNING, "", now)])
         if not master.config.keep_job_args or holds_secrets(request.calls, {}):
             store.mark_reducible(jid)

@@ -233,7 +233,10 @@ def _publish(
         return answer
 
     batch = batch_of(request.batch, len(selection.minions) + len(selection.resources))
-    store = partial(_store, master, principal, request, selection, batch)
+    # Before the transaction: nobody else is to wait while a job with thousands of targets is signed.
+    now = master.clock.wall()
+    draft = signed_job(master, principal, request, selection, jid_at(int(now * 1_000_000)), batch, now)
+    store = partial(_store, master, principal, request, selection, draft)
     # The first targets of a batch get their turn in the same transaction.
     return Answer(write=StoreWrite(store, published, failed, appends_only=batch is None))
 
@@ -401,26 +404,28 @@ def _store(
     principal: Principal,
     request: PublishRequest,
     selection: Selection,
-    batch: Batch | None,
+    draft: Job,
     store: StoreWriter,
 ) -> tuple[Job, Collection[TargetId]] | Jid:
-    """Store the job; returns it with the targets that get it now.
+    """Store the job; returns it with the targets that get it now. It is `draft` if nothing has changed since.
 
     If the same request has published a job before, nothing is stored, and the jid of that job is returned (G2).
     """
     earlier = store.job_of_request(request.request_id, principal.owner)
     if earlier is not None:
         return earlier
+    batch, now = draft.batch, draft.created_at
     if batch is None:
         # A batch waits on the master until it is the turn of a minion, and so does not lengthen any queue.
         _refuse_full_queues(selection, store)
     master.refuse_before_joined()
     master.refuse_when_full()
     # Keys may have been rejected or revoked since the target was resolved.
-    selection = still_accepted(selection, store)
-    _refuse_no_targets(master, principal, request, selection, store)
-    jid = free_jid(store, master.clock.wall())
-    job = signed_job(master, principal, request, selection, jid, batch)
+    accepted = still_accepted(selection, store)
+    _refuse_no_targets(master, principal, request, accepted, store)
+    jid = free_jid(store, now)
+    is_as_drafted = jid == draft.jid and accepted == selection
+    job = draft if is_as_drafted else signed_job(master, principal, request, accepted, jid, batch, now)
     store.put_job(job)
     if not master.config.keep_job_args or holds_secrets(request.calls, request.execution.options):
         # The arguments are deleted from the store when the job has ended.
@@ -430,7 +435,7 @@ def _store(
         data = {"jid": jid, "returners": list(request.returners)}
         store.put_event(tag_job_returners(jid), data, job.created_at)
     if batch is None:
-        return job, {*selection.minions, *selection.resources}
+        return job, {*accepted.minions, *accepted.resources}
     due, _moved = release(store, BatchJob(jid, job.created_at, job.deliver_ms, batch), job.created_at)
     return job, due
 
@@ -456,7 +461,13 @@ def free_jid(store: StoreWriter, wall_s: float) -> Jid:
 
 
 def signed_job(
-    master: Master, principal: Principal, request: PublishRequest, selection: Selection, jid: Jid, batch: Batch | None
+    master: Master,
+    principal: Principal,
+    request: PublishRequest,
+    selection: Selection,
+    jid: Jid,
+    batch: Batch | None,
+    now: float,
 ) -> Job:
     """The job with its signed body. Raises UsageError if it is too large."""
     # The signed body contains the audience, which is made from the targets in the job. So the job comes first.
@@ -467,7 +478,7 @@ def signed_job(
         uid=principal.owner,
         fun=",".join(request.functions),
         target=request.target,
-        created_at=master.clock.wall(),
+        created_at=now,
         deliver_ms=request.deliver_ms,
         run_ms=request.run_ms,
         body=b"",

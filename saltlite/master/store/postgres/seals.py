@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from saltlite.errors import StoreError
 from saltlite.master.store.ports import TokenRecord
-from saltlite.master.store.reader import ChangingQueries, Queries, select
+from saltlite.master.store.reader import Queries, TransactionQueries, select
 from saltlite.master.store.rows import KEY_COLUMNS, TOKEN_COLUMNS, key_of, readable
 from saltlite.model.ids import MinionId
 from saltlite.model.keys import KeyRecord, KeyState
@@ -92,7 +92,7 @@ class RowSeals:
         """Whether that is the seal."""
         return self._key is None or hmac.compare_digest(seal.encode(), expected.encode())
 
-    def seal_all(self, queries: ChangingQueries, where: str, name: str) -> None:
+    def seal_all(self, queries: TransactionQueries, where: str, name: str) -> None:
         """Seal the rows that are there, for the master of that name. Raises StoreError if other masters use the store,
         or a row has a seal of another key."""
         for (other,) in queries.rows("SELECT name FROM masters WHERE name <> ?", (name,)):
@@ -100,18 +100,16 @@ class RowSeals:
                 f"the {where} is that of {other}, and this master has no shared.key: let it join that one's fleet "
                 "(saltlite help several-masters), or restore shared.key from a backup"
             )
-        changes: list[tuple[str, tuple[str, str]]] = []
+        # Statements leave as soon as there are some: all seals together would be a long pause in the transaction.
         for row in queries.rows(SEALED_KEYS):
             record = key_of(row[:-1])
-            changes.append((SET_KEY_SEAL, (self._taken(row[-1], self.of_key(record), where), record.fingerprint)))
+            queries.later(SET_KEY_SEAL, (self._taken(row[-1], self.of_key(record), where), record.fingerprint))
         for row in queries.rows(SEALED_TOKENS):
             token = TokenRecord(*row[:-1])
-            changes.append((SET_TOKEN_SEAL, (self._taken(row[-1], self.of_token(token), where), token.token_id)))
+            queries.later(SET_TOKEN_SEAL, (self._taken(row[-1], self.of_token(token), where), token.token_id))
         for minion, fingerprint, seal in queries.rows(SEALED_PREACCEPTS):
             expected = self.of_preaccept(minion, fingerprint)
-            changes.append((SET_PREACCEPT_SEAL, (self._taken(seal, expected, where), minion)))
-        for sql, values in changes:
-            queries.run(sql, values)
+            queries.later(SET_PREACCEPT_SEAL, (self._taken(seal, expected, where), minion))
 
     def refuse_others(self, queries: Queries, where: str) -> None:
         """Raises StoreError if keys of minions have seals, and all are by another key: no minion would get in, on this

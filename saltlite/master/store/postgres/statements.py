@@ -365,6 +365,8 @@ _PUBLISHING = (
 _QUEUED = "SELECT count(*) FROM (SELECT 1 FROM job_targets WHERE rank < 1 AND rank < 9 LIMIT ?) AS counted"
 
 
+TARGETS_AT_ONCE = 10_000
+"""So many targets of one job are inserted by one statement."""
 COUNTED_AGAIN = 100
 """So many targets are put before those that wait are counted again."""
 
@@ -533,9 +535,18 @@ class PostgresWriter(SqlWriter, PostgresReader):
         return self._transaction.rows(_JUDGED, as_arrays(asked))
 
     def _put_targets(self, rows: Sequence[tuple[Any, ...]]) -> None:
-        self._put += len(rows)
+        rows = self._last_targets(rows)
         if rows:
             self._transaction.later(_TARGETS, as_arrays(rows))
+
+    def _last_targets(self, rows: Sequence[tuple[Any, ...]]) -> Sequence[tuple[Any, ...]]:
+        """Those of these targets that are left after the first ones of a large job were inserted, which nobody else
+        waits for. All together would be a long pause in the transaction (`locks.STANDS_STILL_S`)."""
+        self._put += len(rows)
+        while len(rows) > TARGETS_AT_ONCE:
+            self._transaction.rows(_TARGETS, as_arrays(rows[:TARGETS_AT_ONCE]))
+            rows = rows[TARGETS_AT_ONCE:]
+        return rows
 
     def _put_return_rows(self, events: Sequence[Values], returns: Sequence[Values], moves: Sequence[Values]) -> None:
         self._transaction.later(_EVENTS, as_arrays(events))
@@ -578,8 +589,9 @@ _PUBLISHED = f"WITH e AS ({_EVENTS_APPENDED}), j AS ({_PUT_JOB_APPENDED}) {_NUMB
 
 
 class PostgresAppends(PostgresWriter):
-    """`StoreWriter` of a transaction that only appends. It holds WRITING shared, and changes nothing before its end;
-    then all changes leave in one flush. Its events have their numbers, from 1, until then."""
+    """`StoreWriter` of a transaction that only appends. It holds WRITING shared, and changes nothing before its end,
+    but for the targets of large jobs; then all changes leave in one flush. Its events have their numbers, from 1, until
+    then."""
 
     def __init__(
         self,
@@ -638,8 +650,7 @@ class PostgresAppends(PostgresWriter):
         self._jobs.append((len(self._events), *row[1:]))
 
     def _put_targets(self, rows: Sequence[tuple[Any, ...]]) -> None:
-        self._put += len(rows)
-        self._targets += rows
+        self._targets += self._last_targets(rows)
 
     def _put_counts(self, row: Values) -> None:
         self._more.append((PUT_COUNTS, row))
