@@ -115,6 +115,26 @@ def test_an_invited_master_is_one_of_the_fleet_and_has_its_secrets(
     assert (b"s" * 32).hex() not in Path("m2.invitation").read_text()
 
 
+def test_a_request_that_was_made_is_shown_again_and_another_file_is_not_replaced(
+    holder: Machine, newcomer: Machine, capsys: pytest.CaptureFixture[str], said: Callable[[], str]
+) -> None:
+    assert newcomer.run("request", "other") == 0
+    made = capsys.readouterr()
+    before = Path("m2.request").stat()
+    assert newcomer.run("request") == 0
+    again = capsys.readouterr()
+    assert again.out.splitlines() == [str(Path("m2.request").absolute()), made.out.splitlines()[-1]]
+    assert "made before" not in made.err
+    assert "That file has been made before, and is still the request of this master." in again.err
+    assert Path("m2.request").stat() == before
+    for other in ("", Path("m2.request").read_text().replace("m2", "m3")):
+        Path("m2.request").write_text(other)
+        assert newcomer.run("request") == 2
+        assert "m2.request exists already" in said()
+        assert Path("m2.request").read_text() == other
+    assert not Path(holder.folder, "m2.request").exists()
+
+
 @pytest.mark.parametrize(
     ("resolves", "sentence"),
     [

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
@@ -52,14 +53,25 @@ def run_request(argv: Sequence[str], console: Console) -> int:
     given = _words(parsed, 0, 1, "name one file at most, as in saltlite master request master2.request")
     private_dir(config.pki_dir, os.geteuid(), os.getegid())
     request = invitation.request_of(config.pki_dir, name)
-    path = write_new(given[0] if given else f"{name}.request", request.encode())
+    path, is_new = _request_file(given[0] if given else f"{name}.request", request.encode())
     answer = {"file": path, "name": name, "fingerprint": request.fingerprint}
     print_answer(answer, f"{path}\nfingerprint: {request.fingerprint}\n", parsed, console)
+    if not is_new:
+        console.note("That file has been made before, and is still the request of this master.")
     console.note(
         f"Copy it to the machine that has the fleet key, and run there: saltlite master invite {name}\n"
         "That shows the same fingerprint. The file has no secret in it."
     )
     return exitcodes.OK
+
+
+def _request_file(path: str, text: str) -> tuple[str, bool]:
+    """Write a request; its absolute path, and whether it is new. One that is there already is shown again, so that its
+    fingerprint can be compared at any time. Raises UsageError for a file with anything else in it."""
+    with suppress(OSError, ValueError), open(path, encoding="utf-8") as file:
+        if file.read(invitation.FILE_MAX) == text:
+            return os.path.abspath(path), False
+    return write_new(path, text), True
 
 
 def run_invite(argv: Sequence[str], console: Console) -> int:
