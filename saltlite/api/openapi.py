@@ -29,6 +29,7 @@ _ANSWERS = {
     "503": "the master cannot be reached",
 }
 _ANY: dict[str, Any] = {}
+_NOW = {"type": "number", "description": "What the clock shows that all times in answers are from."}
 _PLACES = {
     "jid": {"type": "string", "pattern": "^[0-9]{20}$"},
     "path": {"type": "string", "pattern": "^[A-Za-z0-9_:@-][A-Za-z0-9_.:@-]{0,199}$"},
@@ -120,7 +121,6 @@ def _fleet_paths() -> dict[str, Any]:
     whole = {"type": "integer", "minimum": 0, "maximum": 10**10}
     target = _fleet_target()
     page = {"limit": {"type": "integer", "minimum": 1, "maximum": PAGE_MAX}}
-    minions = {**target, "state": {"enum": list(STATES)}, "sort": {"enum": _either_way(ORDERS)}}
     history = {
         "minion": word,
         "fun": word,
@@ -155,14 +155,7 @@ def _fleet_paths() -> dict[str, Any]:
         "/fleet": {
             "get": _get("fleet", "The state of the fleet, and the jobs of a day.", _object(["counts", "hours"])),
         },
-        "/fleet/minions": {
-            "get": _page(
-                "fleetMinions", "A page of the minions.", ["minions", "total"], {**minions, "offset": whole, **page}
-            ),
-        },
-        "/fleet/minions/{id}": {
-            "get": _get("fleetMinion", "One minion.", _object(["minion", "keys", "grains"]), names=("id",)),
-        },
+        **_minion_paths(target, page),
         "/fleet/jobs": {
             "get": _page("fleetJobs", "A page of jobs, the newest first.", ["jobs", "more"], {**history, **page}),
             "post": publish,
@@ -192,6 +185,30 @@ def _fleet_paths() -> dict[str, Any]:
                 "A page of the resources.",
                 ["resources", "more"],
                 {"type": word, "minion": word, "after": word, **page},
+            ),
+        },
+    }
+
+
+def _minion_paths(target: dict[str, Any], page: dict[str, Any]) -> dict[str, Any]:
+    whole = {"type": "integer", "minimum": 0, "maximum": 10**10}
+    minions = {**target, "state": {"enum": list(STATES)}, "sort": {"enum": _either_way(ORDERS)}}
+    return {
+        "/fleet/minions": {
+            "get": _page(
+                "fleetMinions",
+                "A page of the minions.",
+                ["minions", "total"],
+                {**minions, "offset": whole, **page},
+                minions={"type": "array", "items": _ref("Minion")},
+            ),
+        },
+        "/fleet/minions/{id}": {
+            "get": _get(
+                "fleetMinion",
+                "One minion, null without an accepted key.",
+                _object(["minion", "keys", "grains"], minion={"anyOf": [_ref("Minion"), {"type": "null"}]}),
+                names=("id",),
             ),
         },
     }
@@ -267,7 +284,9 @@ def _fleet_access_paths() -> dict[str, Any]:
             ),
         },
         "/fleet/access": {
-            "get": _get("fleetAccess", "Who the caller is, and the logins that there are.", _object(["user", "perms"])),
+            "get": _get(
+                "fleetAccess", "Who the caller is, and the logins that there are.", _object(["user", "perms"], now=_NOW)
+            ),
             "post": _post(
                 "fleetRevoke",
                 "Revoke logins.",
@@ -369,6 +388,23 @@ def _schemas() -> dict[str, Any]:
     word = {"type": "string", "minLength": 1}
     text, flag, seconds = {"type": "string"}, {"type": "boolean"}, {"type": "number", "exclusiveMinimum": 0}
     return {
+        "Minion": {
+            "type": "object",
+            "required": ["id", "state", "reason", "last_seen", "address", "version", "resources"],
+            "properties": {
+                "id": text,
+                "state": {"enum": list(STATES)},
+                "reason": {**text, "description": "Why it is not connected; empty for one that is."},
+                "last_seen": {"type": ["number", "null"], "description": "Of one that is up: since when."},
+                "address": text,
+                "version": text,
+                "resources": {"type": "integer", "description": "How many it manages."},
+                "master": {
+                    **text,
+                    "description": "Only where several masters share the store: which one it is at, or was last.",
+                },
+            },
+        },
         "Lowstate": {
             "type": "object",
             "required": ["client", "fun"],
@@ -532,13 +568,16 @@ def _operation(name: str, summary: str, names: tuple[str, ...] = ()) -> dict[str
     return {"operationId": name, "summary": summary, **({"parameters": parameters} if parameters else {})}
 
 
-def _page(name: str, summary: str, required: list[str], query: Mapping[str, Any], *needed: str) -> dict[str, Any]:
-    """A GET with parameters in the URL, each with its schema, of which the `needed` ones must be given."""
+def _page(
+    name: str, summary: str, required: list[str], query: Mapping[str, Any], *needed: str, **properties: Any
+) -> dict[str, Any]:
+    """A GET with parameters in the URL, each with its schema, of which the `needed` ones must be given;
+    `properties` are fields of the answer with their schemas."""
     parameters = [
         {"name": one, "in": "query", "schema": schema, **({"required": True} if one in needed else {})}
         for one, schema in query.items()
     ]
-    return {**_get(name, summary, _object(required)), "parameters": parameters}
+    return {**_get(name, summary, _object(required, **properties)), "parameters": parameters}
 
 
 def _stream(name: str, summary: str) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from saltlite.master.processes.own_address import address_problem
 from saltlite.master.store.sharing import MasterRow, MasterState, ReaderRow, SharedStore
 from saltlite.model.events import TIME_LINE_BITS, count_after
 from saltlite.model.ids import MinionId
+from saltlite.model.keys import KeyState
 from saltlite.platform.daemon import ManualClock
 from saltlite.platform.reactor import Reactor
 from saltlite.wire.framing import IpcMessage
@@ -155,6 +156,31 @@ def test_the_status_and_the_metrics_have_the_masters(rig: MasterRig) -> None:
         assert ("lease: " in _text(answer, Console(None, None, None))) is not lease
     rig.master.shared = None
     assert "masters" not in _figures(rig.master)
+
+
+def test_each_minion_is_shown_with_its_master_where_there_are_several(rig: MasterRig) -> None:
+    rig.add_keys("m4")
+    rig.add_keys("m5", state=KeyState.PENDING)
+    with rig.store.write() as tx:
+        tx.release("b", {MinionId("m3"): "gone"}, NOW)
+    for minion in ("m1", "m2"):
+        rig.master.present[MinionId(minion)] = NOW
+    at = {"m1": ME, "m2": "b", "m3": "b", "m4": ""}
+    rows = rig.ask("minions").fields["minions"]
+    assert {row["id"]: row["master"] for row in rows} == at
+    question = rig.ask("status").question
+    assert question is not None
+    answer = question.fields(None)
+    assert {row["id"]: row["master"] for row in answer["minions"]} == {**at, "m5": ""}
+    head, *lines = _text(answer, Console(None, None, None)).rpartition("MINION")[2].splitlines()
+    place = len("MINION") + head.index("MASTER")
+    shown = {line.split()[0]: line[place:].split("  ")[0] for line in lines}
+    rig.master.shared = None
+    assert all("master" not in row for row in rig.ask("minions").fields["minions"])
+    question = rig.ask("status").question
+    assert question is not None
+    assert "MASTER" not in _text(question.fields(None), Console(None, None, None))
+    assert shown == {**at, "m5": ""}
 
 
 def test_a_master_that_is_drained_takes_no_minions_until_that_is_undone(rig: MasterRig) -> None:

@@ -19,8 +19,9 @@ export class Machines extends ListPage {
     return { rows: minions, total };
   }
 
-  show({ answer: { total } }) {
+  show({ answer: { total, rows } }) {
     const { search = "", type = "glob", state = "", sort = "id" } = this.props.query;
+    const several = rows.some((row) => row.master !== undefined);
     return html`
       <div class="head"><h1>Machines</h1>
         <p role="status">${counted(total, "machine")}${search && html` · <a href=${link("run", { tgt: search, type })}>run a function on them</a>`}</p></div>
@@ -39,6 +40,7 @@ export class Machines extends ListPage {
           ["Version", (row) => visible(row.version), "version", "w5"],
           ["Address", (row) => row.address && html`<span title=${row.address}>${row.address}</span>`, "address", "w8"],
           ["Resources", (row) => row.resources || "", "resources", "number w6"],
+          ...(several ? [["Master", (row) => html`<span title=${row.master}>${row.master}</span>`, "", "w7"]] : []),
         ] })}`;
   }
 }
@@ -66,6 +68,7 @@ export class Machine extends Page {
       ${minion ? html`<dl class="panel">
         <dt>Last seen</dt><dd>${minion.state === "up" ? html`connected since <${Time} at=${minion.last_seen} />` : html`<${Time} at=${minion.last_seen} />`}</dd>
         ${minion.state !== "up" && html`<dt>Why</dt><dd>${absence(minion, keys)}</dd>`}
+        ${minion.master && html`<dt>Master</dt><dd>${minion.state === "up" ? "" : "last "}${visible(minion.master)}</dd>`}
         <dt>Address</dt><dd>${minion.address || "not known"}</dd>
         <dt>Version</dt><dd>${visible(minion.version) || "not known"}</dd>
       </dl>` : html`<p class="note">Its key is not accepted: see <a href="#/keys">keys</a>.</p>`}

@@ -45,9 +45,8 @@ def run(argv: Sequence[str], console: Console) -> int:
 
 
 def _text(answer: Mapping[str, Any], console: Console) -> str:
-    now = console.now()
     master, store, counts, link = answer["master"], answer["store"], answer["counts"], answer["link"]
-    up = format_duration(max(0.0, now - master["started_at"]))
+    up = format_duration(max(0.0, console.now() - master["started_at"]))
     lines = [
         ("master", f"{master['name']}, saltlite {master['version']}, up {up}"),
         ("store", _store(store)),
@@ -150,6 +149,7 @@ def _refused(refused: Mapping[str, int]) -> str:
 def _minions(minions: Sequence[Mapping[str, Any]], console: Console) -> str:
     manages = any(row["resources"] for row in minions)
     reasons = any(row.get("reason") for row in minions)
+    masters = any("master" in row for row in minions)
     rows = [
         (
             "MINION",
@@ -158,6 +158,7 @@ def _minions(minions: Sequence[Mapping[str, Any]], console: Console) -> str:
             "ADDRESS",
             "VERSION",
             "RESOURCES" if manages else "",
+            *(["MASTER"] if masters else []),
             "WHY NOT CONNECTED" if reasons else "",
         )
     ]
@@ -165,8 +166,8 @@ def _minions(minions: Sequence[Mapping[str, Any]], console: Console) -> str:
         seen = row["last_seen"]
         since = "" if seen is None else f"{format_duration(max(0.0, console.now() - seen))} ago"
         of_it = (row["id"], row["state"], since, row["address"], row["version"], str(row["resources"] or ""))
-        rows.append((*of_it, row.get("reason", "")))
-    return columns(rows, cut=(3, 6, 0) if reasons else (0, 3), width=width_for(console))
+        rows.append((*of_it, *([row["master"]] if masters else []), row.get("reason", "")))
+    return columns(rows, cut=(3, len(rows[0]) - 1, 0) if reasons else (0, 3), width=width_for(console))
 
 
 def _unable(unable: Mapping[str, Sequence[str]]) -> str:

@@ -138,7 +138,8 @@ def _other_keys(master: Master) -> dict[MinionId, KeyState]:
 
 def _rows(master: Master, principal: Principal, ids: Sequence[MinionId]) -> list[dict[str, Any]]:
     """A row of each of these accepted minions: `state` (up, away or never), `reason` (why it is not connected, "" if it
-    is), last_seen, address and version where known, and `resources`, how many it manages."""
+    is), last_seen, address and version where known, and `resources`, how many it manages. Where several masters share
+    the store, also `master`: the name of the one that its session is with, or was last; "" if it never had one."""
     shown = KEY_REASONS & shown_key_states(master, principal)
     others = _other_keys(master) if shown and any(minion not in master.present for minion in ids) else {}
     everybody = len(ids) > ROWS_MAX
@@ -157,6 +158,7 @@ def _rows(master: Master, principal: Principal, ids: Sequence[MinionId]) -> list
                 "address": row.address if row is not None else "",
                 "version": row.version if row is not None else "",
                 "resources": resources.get(minion, 0),
+                **({"master": row.master if row is not None else ""} if master.shared is not None else {}),
             }
         )
     return answer
@@ -408,6 +410,7 @@ def handle_status(master: Master, principal: Principal, request: Mapping[str, An
             "address": key.address,
             "version": "",
             "resources": 0,
+            **({"master": ""} if master.shared is not None else {}),
         }
         for key in (store.keys(frozenset({KeyState.PENDING})) if shown_key_states(master, principal) else ())
     ]
