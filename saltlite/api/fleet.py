@@ -132,7 +132,7 @@ class Overview(FleetEndpoint):
         )
 
     async def _hours(self) -> dict[str, Any]:
-        now = time.time()
+        now = self.context.link.clock()
         jobs = await self.ask("job_list", since=now - HOURS * HOUR_S, limit=JOBS_COUNTED)
         return {"hours": jobs_by_hour(jobs["jobs"], now), "jobs_cut": jobs["more"]}
 
@@ -527,10 +527,12 @@ class Access(FleetEndpoint):
     """/fleet/access: who the caller is, and the logins that the caller may manage."""
 
     async def get(self) -> None:
+        """Also `now`, by the clock of the fleet: what the times in all answers are to be compared with."""
         who = await self.ask("whoami")
         tokens = await self.ask_if_allowed("auth_token_list")
         who.pop("ok", None)
-        self.answer({**who, "logins": None if tokens is None else tokens["tokens"]})
+        logins = None if tokens is None else tokens["tokens"]
+        self.answer({**who, "logins": logins, "now": self.context.link.clock()})
 
     async def post(self) -> None:
         """Revoke logins by their ids."""

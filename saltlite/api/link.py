@@ -16,7 +16,13 @@ import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
-from saltlite.client.connection import ANSWER_TIMEOUT_S, FRAME_MAX_BYTES, ConnectionLostError, decode_message
+from saltlite.client.connection import (
+    ANSWER_TIMEOUT_S,
+    FRAME_MAX_BYTES,
+    ConnectionLostError,
+    FleetClock,
+    decode_message,
+)
 from saltlite.client.follower import (
     RESUME_PAUSE_S,
     RETURNED,
@@ -65,7 +71,8 @@ class PooledConnection(asyncio.Protocol):
     It is an asyncio protocol because streams and a task for each read cost several turns of the loop a request.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: FleetClock) -> None:
+        self._clock = clock
         self._transport: Any = None
         self._received = bytearray()
         self._arrival: asyncio.Future[bool] | None = None
@@ -115,6 +122,7 @@ class PooledConnection(asyncio.Protocol):
             raise UnreachableError(f"the master took the request and did not answer in {ANSWER_TIMEOUT_S:g}s")
         self.clean = not fields.get("follow")  # a stream follows; its reader sets this at its end
         if answer.get("ok") is True:
+            self._clock.read(answer)
             return answer
         self.clean = True
         raise error_of(answer)
@@ -199,6 +207,7 @@ class MasterLink:
         self._path = path
         self._trusted = trusted
         self._idle: list[PooledConnection] = []
+        self.clock = FleetClock()
         self._permits = asyncio.Semaphore(CONNECTIONS_MAX)
         self.followed = FollowSlots(FOLLOWED_MAX, FOLLOWED_OF_ONE, ANSWER_TIMEOUT_S)
 
@@ -232,7 +241,7 @@ class MasterLink:
         """A new connection, which the caller closes. Raises UnreachableError, RefusedError."""
         try:
             transport, connection = await asyncio.get_running_loop().create_unix_connection(
-                PooledConnection, self._path
+                lambda: PooledConnection(self.clock), self._path
             )
         except PermissionError as error:
             raise RefusedError(f"the API's user may not use {self._path}") from error

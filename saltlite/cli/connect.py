@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 
+from saltlite.client.connection import FleetClock
 from saltlite.client.local import LocalClient
 from saltlite.config import fast
 from saltlite.config.paths import DEFAULT_CONFIG_DIR, master_socket
@@ -16,6 +17,7 @@ from saltlite.errors import LoginError, UsageError
 
 TYPE_CHECKING = False  # importing typing takes as long as the rest of the command line
 if TYPE_CHECKING:
+    from saltlite.cli.console import Console
     from saltlite.cli.options import Parsed
 
 TOKEN_FILE = "~/.saltlite_token"  # noqa: S105 - the name of a file
@@ -23,13 +25,16 @@ PASSWORD_MAX = 4096
 """Bytes that are read from a descriptor."""
 
 
-def open_client(parsed: Parsed) -> LocalClient:
+def open_client(parsed: Parsed, console: Console | None = None) -> LocalClient:
     """A client of the master whose configuration folder `-c` names.
 
-    It acts as the user of this process, or with -a and -T as the user who logs in. Raises ConfigError and LoginError.
+    It acts as the user of this process, or with -a and -T as the user who logs in. `console` then compares times with
+    the clock of the fleet. Raises ConfigError and LoginError.
     """
     config_dir: str = parsed.options.get("config_dir", DEFAULT_CONFIG_DIR)
     client = LocalClient(fast.socket_path(config_dir) or _configured_socket(config_dir))
+    if console is not None:
+        console.now = client.clock = FleetClock(console.own_now)
     if "auth" in parsed.options or parsed.on("make_token"):
         log_in(client, parsed, config_dir)
     return client

@@ -25,7 +25,8 @@ def _is_utf8(stream: TextIO | None) -> bool:
 
 
 class Console:
-    """The streams of one command. `now` gives wall-clock seconds since 1970."""
+    """The streams of one command, and what times are compared with: `own_now` gives wall-clock seconds since 1970 by
+    this machine, and `now` those of the master's store, once a command has asked the master."""
 
     def __init__(
         self,
@@ -38,6 +39,7 @@ class Console:
         self._stdin = stdin
         self._stdout = stdout
         self._stderr = stderr
+        self.own_now = now
         self.now = now
         self.quiet = False
         """Whether notes and the status line are suppressed; errors and data are not."""
@@ -55,7 +57,12 @@ class Console:
 
     def writing_to(self, stdout: TextIO) -> Console:
         """The same console with its data going to `stdout`."""
-        other = Console(self._stdin, stdout, self._stderr, now=self.now)
+        other = Console(self._stdin, stdout, self._stderr, now=self.own_now)
+
+        def now() -> float:
+            return self.now()  # which a client may replace later
+
+        other.now = now
         other.quiet = self.quiet
         return other
 

@@ -336,7 +336,7 @@ def run(parsed: Parsed, console: Console) -> int:
         _ask_for_documentation(parsed)
     with opened_output(parsed, console) as output:
         form = _Format(parsed, output)
-        with open_client(parsed) as client:
+        with open_client(parsed, console) as client:
             if parsed.on("preview_target"):
                 form.show(sorted(_selected(client, parsed), key=natural_key))
                 return exitcodes.OK

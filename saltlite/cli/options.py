@@ -328,15 +328,17 @@ def format_duration(seconds: float) -> str:
     return f"{int(seconds)}s"
 
 
-def parse_timestamp(text: str, now: float) -> float:
+def parse_timestamp(text: str, now: Callable[[], float]) -> float:
     """Seconds since 1970 of `2h` (that long before `now`), `2026-01-31`, `2026-01-31T23:59` or with an offset.
 
     A time without an offset is local. Raises UsageError.
     """
     try:
-        return now - parse_duration(text)
+        ago = parse_duration(text)
     except UsageError:
         from datetime import datetime  # slow to import
+    else:
+        return now() - ago
     try:
         return datetime.fromisoformat(text).timestamp()
     except (ValueError, OverflowError, OSError):

@@ -20,6 +20,31 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+
+class FleetClock:
+    """The clock by which the times in the master's answers were written, in seconds since 1970.
+
+    It is that of this machine, except where several masters share a database: the clock of the database, which may
+    differ, is in each of their answers then.
+    """
+
+    __slots__ = ("_own", "ahead_s")
+
+    def __init__(self, own: Callable[[], float] = time.time) -> None:
+        self._own = own
+        self.ahead_s = 0.0
+        """By how many seconds it is ahead of this machine's."""
+
+    def __call__(self) -> float:
+        return self._own() + self.ahead_s
+
+    def read(self, answer: dict[str, Any]) -> None:
+        """Take the time out of an answer that has just come."""
+        now = answer.pop("now", None)
+        if now is not None:
+            self.ahead_s = now - self._own()
+
+
 CONTAINERS_MAX = 1_000_000
 """Lists and maps in one value; an empty one takes a byte in the message and 64 in memory."""
 

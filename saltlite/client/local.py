@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 
-from saltlite.client.connection import ANSWER_TIMEOUT_S, Connection, ConnectionLostError
+from saltlite.client.connection import ANSWER_TIMEOUT_S, Connection, ConnectionLostError, FleetClock
 from saltlite.client.follower import (
     RESUME_PAUSE_S,
     Follower,
@@ -104,6 +104,8 @@ class LocalClient:
         """The token of a login, part of every request; "" for the user of this process."""
         self.runner = ""
         """The jid of the runner that asks; the master records it with the jobs and events that it publishes."""
+        self.clock = FleetClock()
+        """What compares the times in answers with now; it is right once the master has answered anything."""
         self._ends_login = False
         self._trusted: frozenset[int] | None = None
         self._connection: Connection | None = None
@@ -128,6 +130,7 @@ class LocalClient:
         """A second client of the same master, which acts as the same user and runner."""
         other = LocalClient(self.path)
         other.token, other.runner, other._trusted = self.token, self.runner, self._trusted
+        other.clock = self.clock
         return other
 
     def require_server(self, uids: frozenset[int]) -> None:
@@ -176,6 +179,7 @@ class LocalClient:
                 f"the master took the request and did not answer in {ANSWER_TIMEOUT_S:g}s; look at its log"
             )
         if answer.get("ok") is True:
+            self.clock.read(answer)
             return answer
         raise error_of(answer)
 
@@ -359,6 +363,11 @@ class LocalClient:
             positional, keywords = arguments.read_keywords(arg, known["signatures"])
             job.calls = [[fun, positional, {**keywords, **(kwarg or {})}]]
         return job
+
+    def time(self) -> float:
+        """The time by the clock of the fleet, which the master is asked for."""
+        self.call("whoami")
+        return self.clock()
 
     def last_seen(self, minions: Sequence[str]) -> LastSeen:
         """How many seconds ago the master last saw each of the first SEEN_MAX minions, None without a session; and for

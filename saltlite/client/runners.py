@@ -40,6 +40,11 @@ class RunnerClient:
         with self._sentences():
             return self._client.call(verb, **fields)
 
+    def time(self) -> float:
+        """The time by the clock of the fleet, in seconds since 1970."""
+        with self._sentences():
+            return self._client.time()
+
     def cmd(
         self,
         tgt: str | Sequence[str],

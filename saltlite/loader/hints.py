@@ -101,6 +101,10 @@ class MasterClient(Protocol):
         """Ask one verb of the operator protocol; the answer's fields."""
         ...
 
+    def time(self) -> float:
+        """The time by the clock that the times in answers come from, in seconds since 1970."""
+        ...
+
     def run(
         self,
         tgt: str | Sequence[str],

@@ -379,6 +379,34 @@ def test_the_overview_has_the_masters_that_share_the_store_and_what_differs(serv
         assert not AXE.exists() or one.barriers() == []
 
 
+OF_SEVERAL = """
+const real = window.fetch;
+const at = (row) => row && { ...row, master: "two", last_seen: 1000 };
+window.fetch = async (path, options) => {
+  const answer = await real(path, options);
+  if (!answer.ok || !/^.fleet.(access|minions)/.test(path)) return answer;
+  const found = await answer.json();
+  if (found.minions) found.minions = found.minions.map(at);
+  if (path === "/fleet/access") found.now = 1000 + 3 * 86400;
+  return Response.json({ ...found, minion: at(found.minion) });
+};
+"""
+
+
+def test_machines_are_shown_with_their_master_and_by_the_clock_of_the_fleet(served: tuple[Fleet, str]) -> None:
+    with browser(served[1]) as one:
+        one.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": OF_SEVERAL})
+        one.open("")
+        one.log_in("admin")
+        one.open("machines")
+        one.one("thead th", "Master")
+        assert one.texts("tbody tr:nth-child(1) td:last-child") == ["two"]
+        one.open("machines/a")
+        one.one("dl.panel dd", "connected since 3 d ago")
+        terms = dict(zip(one.texts("dl.panel dt"), one.texts("dl.panel dd"), strict=True))
+        assert terms["Master"] == "two"
+
+
 def test_versions_of_a_package_are_compared_over_the_fleet(window: Browser) -> None:
     window.open("packages")
     window.type("#search", "bash")

@@ -77,8 +77,8 @@ def good_job(request: dict[str, Any]) -> Iterable[Step]:
 class FakeMaster:
     """Serves `folder`/master.ipc with one script until the context ends; `folder` has the config too.
 
-    What a client asks before and after each job, `describe`, `last_seen` and the last look, is answered here and not by
-    the script.
+    `whoami` and what a client asks before and after each job, `describe`, `last_seen` and the last look, are answered
+    here and not by the script.
     """
 
     def __init__(self, folder: Path, script: Script) -> None:
@@ -95,6 +95,8 @@ class FakeMaster:
         self.heard: dict[str, float | None] = {}
         self.unsaid: list[dict[str, Any]] = []
         """Messages that only the first who looks (`follow` with `once`) is told."""
+        self.now: float | None = None
+        """What `whoami` says that the clock of a store that masters share shows."""
         self.closed = threading.Event()
         self._script = script
         self._connections: list[socket.socket] = []
@@ -159,6 +161,8 @@ class FakeMaster:
             return (step | named if isinstance(step, dict) and "jid" in step else step for step in script)
         if request["verb"] == "last_seen":
             return [{"ok": True, "silent_s": {m: self.heard[m] for m in request["ids"] if m in self.heard}}]
+        if request["verb"] == "whoami":
+            return [{"ok": True, **({} if self.now is None else {"now": self.now})}]
         if request.get("once"):
             unsaid, self.unsaid = self.unsaid, []
             return [published(), *unsaid, {"seq": 0, "states": [], "returns": [], "so_far": True}]

@@ -8,7 +8,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -22,7 +22,7 @@ from saltlite.master.protocol.effects import MinionReport
 from saltlite.master.store.ports import StoreWriter
 from saltlite.model.ids import MinionId
 from saltlite.model.keys import fingerprint
-from saltlite.platform.daemon import SystemClock
+from saltlite.platform.daemon import ManualClock, SystemClock
 from saltlite.platform.reactor import Reactor
 from saltlite.platform.stream import Channel, listen_unix
 from saltlite.testing import memory_store
@@ -32,6 +32,9 @@ from tests.support.files import no_files
 from tests.support.inventory import inventory
 from tests.support.keys import FLEET_PUBLIC, JOB_PRIVATE, NOW, certificate
 from tests.support.store import job, key, publish
+
+if TYPE_CHECKING:
+    from saltlite.master.store.sharing import SharedStore
 
 WEB1 = MinionId("web1")
 RETURN = {"t": "return", "state": "returned", "code": 0, "size": 1, "start_ms": 0, "dur_ms": 0, "reason": ""}
@@ -217,6 +220,28 @@ def test_requests_of_one_connection_are_answered_in_order(site: Site) -> None:
     found = answers(sock)
     assert ["jid" in answer for answer in found] == [True, False, True]
     assert all(answer["ok"] for answer in found)
+
+
+def test_an_answer_has_the_time_of_a_store_that_masters_share(site: Site) -> None:
+    master, sock = site.serves._master, site.connect()
+
+    def asked() -> dict[str, Any]:
+        sock.sendall(framed(pack({"v": 1, "verb": "whoami"})))
+        site.run()
+        (answer,) = answers(sock)
+        assert answer["ok"]
+        return answer
+
+    class Unknown(SystemClock):
+        def wall(self) -> float:
+            raise StoreError("it does not answer")
+
+    assert "now" not in asked()
+    master.shared = cast("SharedStore", master.store)
+    master.clock = ManualClock(wall=NOW)
+    assert asked()["now"] == NOW
+    master.clock = Unknown()
+    assert "now" not in asked(), "and the request is answered"
 
 
 def test_nothing_is_answered_sent_or_acknowledged_before_the_commit(

@@ -8,6 +8,7 @@ import os
 import ssl
 import subprocess
 import threading
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -158,6 +159,9 @@ class Client:
         codes = self.answers.get("retcodes", {})
         found = {name: (value, codes.get(name, 0)) for name, value in self.answers["cmd"].items()}
         return {name: {"return": value, "retcode": code, "success": not code} for name, (value, code) in found.items()}
+
+    def time(self) -> float:
+        return time.time()
 
     def returns(self, jid: str) -> dict[str, Any]:
         made: dict[str, Any] = self.answers["returns"][jid]

@@ -43,13 +43,13 @@ def in_nepal(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     ],
 )
 def test_a_moment_is_so_long_ago_or_a_local_time(text: str, moment: float) -> None:
-    assert parse_timestamp(text, NOW) == moment
+    assert parse_timestamp(text, lambda: NOW) == moment
 
 
 @pytest.mark.parametrize("text", ["", "noon", "2026-13-01", "-2h", "99999d", "99999-01-01", "2h ago"])
 def test_what_is_no_moment_is_refused_with_examples(text: str) -> None:
     with pytest.raises(UsageError, match="is not a time: write 30m"):
-        parse_timestamp(text, NOW)
+        parse_timestamp(text, lambda: NOW)
 
 
 @pytest.mark.usefixtures("in_nepal")

@@ -36,6 +36,13 @@ function loggedIn() {
   return waiting.promise;
 }
 
+let ahead = 0; // seconds by which the clock of the fleet is ahead of the browser's
+
+/** The time by the clock that all times in answers are from, in seconds since 1970. */
+export function now() {
+  return Date.now() / 1000 + ahead;
+}
+
 const AGAIN_MS = 3000;
 let timer = null;
 
@@ -69,6 +76,7 @@ async function ask(method, path, body) {
     }
     reached(answer.status === 503 ? value.error || "The master does not answer." : "");
     if (!answer.ok) throw new ApiError(answer.status, value);
+    if (path === "/fleet/access" && value.now) ahead = value.now - Date.now() / 1000;
     return value;
   }
 }

@@ -1,7 +1,7 @@
 // Jobs: the history, and one job with the states of its targets and its outputs.
 
 import { Component } from "./vendor/preact-11.2.0.mjs";
-import { get, on, post } from "./api.js";
+import { get, now, on, post } from "./api.js";
 import { ListPage } from "./list.js";
 import { Choice, Consent, Copyable, counted, difference, Field, html, link, Page, State, Table, textOf, Time, visible } from "./parts.js";
 
@@ -33,7 +33,7 @@ export class Jobs extends ListPage {
 
   async rows({ query }, _offset, last, limit) {
     const { fun, user, minion, state, since, within, before } = query;
-    const from = within ? Math.floor(Date.now() / 1000 - within) : since;
+    const from = within ? Math.floor(now() - within) : since;
     const { jobs, more } = await get("/fleet/jobs", { fun, user, minion, state, since: from, before: last?.jid || before, limit });
     return { rows: jobs, more };
   }
@@ -80,7 +80,7 @@ export class Job extends Page {
     const found = await get(`/fleet/jobs/${encodeURIComponent(jid)}`);
     this.took = performance.now() - began;
     // A job may stay open for days, until a machine that is away comes back.
-    const isNew = Date.now() / 1000 - found.job.created_at < NEW_S;
+    const isNew = now() - found.job.created_at < NEW_S;
     this.pollMs = found.job.outcomes.open ? (isNew ? SOON_MS : LATER_MS) : 0;
     return found;
   }

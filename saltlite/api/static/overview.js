@@ -42,7 +42,7 @@ export class Overview extends Page {
           <h2>Master</h2>
           <dl class="panel">
             <dt>Name</dt><dd>${master.name}, version ${master.version}</dd>
-            <dt>Started</dt><dd><${Time} at=${master.started_at} /></dd>
+            <dt>Started</dt><dd><${Time} at=${master.started_at - (fleet.masters?.find((row) => row.name === master.name)?.clock_s || 0)} /></dd>
             <dt>Store</dt><dd>${size(store.size)} of ${size(store.limit)}
               <meter min="0" max=${store.limit} high=${store.limit * 0.8} value=${store.size} aria-label="Store in use"></meter></dd>
             <dt>On the disk</dt><dd>${size(store.file)}, and ${size(store.log)} of its log${store.left !== null && `; ${size(store.left)} of the disk are left`}</dd>

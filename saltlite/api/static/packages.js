@@ -1,6 +1,6 @@
 // Packages: which version of a package each machine has, by a job that asks all of them.
 
-import { get, post } from "./api.js";
+import { get, now, post } from "./api.js";
 import { counted, Field, html, link, Page, Problem, State, Table, textOf } from "./parts.js";
 
 const NAMES_SHOWN = 12;
@@ -9,7 +9,7 @@ export class Packages extends Page {
   async load({ query: { jid } }) {
     if (!jid) return {};
     const found = await get(`/fleet/jobs/${encodeURIComponent(jid)}`);
-    this.pollMs = found.job.outcomes.open ? (Date.now() / 1000 - found.job.created_at < 60 ? 1000 : 15000) : 0;
+    this.pollMs = found.job.outcomes.open ? (now() - found.job.created_at < 60 ? 1000 : 15000) : 0;
     return found;
   }
 

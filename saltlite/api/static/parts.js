@@ -2,7 +2,7 @@
 
 import { Component, h } from "./vendor/preact-11.2.0.mjs";
 import htm from "./vendor/htm-3.1.1.mjs";
-import { on } from "./api.js";
+import { now, on } from "./api.js";
 
 export const html = htm.bind(h);
 
@@ -124,7 +124,7 @@ export function Time({ at, exact }) {
   if (at === null || at === undefined) return html`<span class="dim">never</span>`;
   const date = new Date(at * 1000);
   const title = `${date.toLocaleString()} (${date.toISOString()})`;
-  return html`<time datetime=${date.toISOString()} title=${title}>${exact ? date.toLocaleTimeString([], { hour12: false }) : ago(Date.now() / 1000 - at)}</time>`;
+  return html`<time datetime=${date.toISOString()} title=${title}>${exact ? date.toLocaleTimeString([], { hour12: false }) : ago(now() - at)}</time>`;
 }
 
 function ago(seconds) {

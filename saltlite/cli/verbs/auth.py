@@ -72,7 +72,7 @@ def run_token_list(argv: Sequence[str], console: Console) -> int:
     console.quiet = parsed.on("quiet")
     if parsed.words:
         raise UsageError(f"auth token list takes no {parsed.words[0]!r}")
-    with open_client(parsed) as client:
+    with open_client(parsed, console) as client:
         tokens = client.call("auth_token_list")["tokens"]
     now = console.now()
     rows = [("ID", "USER", "SINCE", "ENDS IN")]
@@ -89,7 +89,7 @@ def run_token_revoke(argv: Sequence[str], console: Console) -> int:
     console.quiet = parsed.on("quiet")
     if not parsed.words:
         raise UsageError("say which logins to end: the ids that `saltlite auth token list` shows")
-    with open_client(parsed) as client:
+    with open_client(parsed, console) as client:
         revoked = client.call("auth_token_revoke", ids=parsed.words)["revoked"]
     print_answer({"revoked": revoked}, "".join(f"revoked {one}\n" for one in revoked), parsed, console)
     missing = [one for one in parsed.words if one not in revoked]
@@ -113,7 +113,7 @@ def run_explain(argv: Sequence[str], console: Console) -> int:
         raise UsageError("say who, where and what: saltlite acl explain fred 'web*' pkg.install vim")
     user, target, fun, *words = parsed.words
     tgt_type = target_kind(parsed)
-    with open_client(parsed) as client:
+    with open_client(parsed, console) as client:
         args, kwargs = parse_arguments(words, _acl_signatures(client, target, tgt_type, fun) if words else ())
         answer = client.call(
             "acl_explain",

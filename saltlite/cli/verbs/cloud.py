@@ -197,7 +197,7 @@ def run(argv: Sequence[str], console: Console) -> int:
     parsed = _table().parse(argv)
     console.quiet = parsed.on("quiet")
     act = _act_of(parsed)
-    with opened_output(parsed, console) as output, open_client(parsed) as client:
+    with opened_output(parsed, console) as output, open_client(parsed, console) as client:
         printing(parsed, output)  # check it before any work
         program = app.open_program(config_dir_of(parsed), client, _progress(parsed, console))
         program.opts.update({name: parsed.on(name) for name in ("parallel", "keep_tmp", "show_deploy_args")})
@@ -557,7 +557,7 @@ def run_check(argv: Sequence[str], console: Console) -> int:
     console.quiet = parsed.on("quiet")
     if len(parsed.words) != 1:
         raise UsageError("name a driver or provider: saltlite cloud-check DRIVER")
-    with open_client(parsed) as client:
+    with open_client(parsed, console) as client:
         program = app.open_program(config_dir_of(parsed), client, Lines(console.note))
         rows, lines, bad = [], [], 0
         for provider in program.catalogue.matching(parsed.words[0]):

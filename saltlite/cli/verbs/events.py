@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from saltlite.cli.console import Console
     from saltlite.cli.options import Parsed
+    from saltlite.client.local import LocalClient
 
 CURSOR_DIGITS = 18
 """A cursor fits into 63 bits."""
@@ -48,8 +49,8 @@ def run(argv: Sequence[str], console: Console) -> int:
     if len(parsed.words) > 1:
         raise UsageError("events takes one pattern; put it in quotes: saltlite events 'salt/job/*'")
     pattern = parsed.words[0] if parsed.words else "*"
-    with open_client(parsed) as client:
-        reader = EventReader(client, pattern, **_begin(parsed, console))
+    with open_client(parsed, console) as client:
+        reader = EventReader(client, pattern, **_begin(parsed, client))
         if reader.gone:
             console.note("saltlite: the first of these events have been deleted (keep_jobs, store_max)")
         return _show(reader, parsed, console)
@@ -68,14 +69,14 @@ def _whole(text: str) -> int:
     return int(text)
 
 
-def _begin(parsed: Parsed, console: Console) -> dict[str, Any]:
+def _begin(parsed: Parsed, client: LocalClient) -> dict[str, Any]:
     if "since" not in parsed.options:
         return {}
     text: str = parsed.options["since"]
     if text.isdigit():
         return {"after": _whole(text)}
     try:
-        return {"since": parse_timestamp(text, console.now())}
+        return {"since": parse_timestamp(text, client.time)}
     except UsageError as error:
         raise UsageError(f"--since: {error}, or the number of an event") from error
 

@@ -130,8 +130,8 @@ def run_list(argv: Sequence[str], console: Console) -> int:
     console.quiet = parsed.on("quiet")
     if parsed.words:
         raise UsageError(f"job list takes no {parsed.words[0]!r}; a job is shown by `saltlite job show JID`")
-    with open_client(parsed) as client:
-        answer = client.call("job_list", **_list_fields(parsed, console.now()))
+    with open_client(parsed, console) as client:
+        answer = client.call("job_list", **_list_fields(parsed, client))
     _print_list(answer, parsed, console)
     if not answer["jobs"]:
         console.note("saltlite: no job matches")
@@ -147,7 +147,7 @@ def _list_count(text: str) -> int:
     return number
 
 
-def _list_fields(parsed: Parsed, now: float) -> dict[str, Any]:
+def _list_fields(parsed: Parsed, client: LocalClient) -> dict[str, Any]:
     options = parsed.options
     fields: dict[str, Any] = {
         name: options[name] for name in ("minion", "fun", "user", "state", "before") if name in options
@@ -155,7 +155,7 @@ def _list_fields(parsed: Parsed, now: float) -> dict[str, Any]:
     for name in ("since", "until"):
         if name in options:
             try:
-                fields[name] = parse_timestamp(options[name], now)
+                fields[name] = parse_timestamp(options[name], client.time)
             except UsageError as error:
                 raise UsageError(f"--{name}: {error}") from error
     return {**fields, "limit": options.get("count", COUNT)}
@@ -199,7 +199,7 @@ def run_show(argv: Sequence[str], console: Console) -> int:
     parsed = command_table("job show", Option("--returns", help="show the returns, too")).parse(argv)
     console.quiet = parsed.on("quiet")
     jid = jid_in(parsed, "show")
-    with open_client(parsed) as client:
+    with open_client(parsed, console) as client:
         job: JobRow = client.call("job_show", jid=jid)["job"]
         returns = _returns(client, job) if parsed.on("returns") else None
     text = _show_text(job, console)
@@ -279,7 +279,7 @@ def run_watch(argv: Sequence[str], console: Console) -> int:
     """Follow a job from its beginning, as the command that published it did; the same exit code."""
     parsed = Table(*COMMANDS["job watch"], FOLLOW_OPTIONS).parse(argv)
     jid = jid_in(parsed, "watch")
-    with open_client(parsed) as client:
+    with open_client(parsed, console) as client:
         answer = client.call("follow", jid=jid, after=0)
         published = Published(answer, fun=answer["fun"], target=answer["tgt"])
         return follow_job(client, published, parsed, console)
@@ -307,7 +307,7 @@ def run_fetch(argv: Sequence[str], console: Console) -> int:
     from saltlite.plugins.output.json import document
 
     jid = parse_jid(parsed.words[0])
-    with open_client(parsed) as client:
+    with open_client(parsed, console) as client:
         minion = parsed.words[1] if len(parsed.words) == 2 else _only_target(client.call("job_show", jid=jid)["job"])
         value = decode_value(_fetch(client, jid, minion, console), containers_max=CONTAINERS_MAX)
     if parsed.options.get("out") == "json":
@@ -396,7 +396,7 @@ def run_kill(argv: Sequence[str], console: Console) -> int:
     planned = Option("--planned", help="only targets that wait for their turn in the batch")
     parsed = command_table("job kill", planned).parse(argv)
     jid = jid_in(parsed, "kill")
-    with open_client(parsed) as client:
+    with open_client(parsed, console) as client:
         answer = client.call("job_kill", jid=jid, **({"planned": True} if parsed.on("planned") else {}))
         found: dict[str, list[str]] = {name: answer[name] for name in _SENTENCES}
         if not any(found.values()):
@@ -434,7 +434,7 @@ def run_rerun(argv: Sequence[str], console: Console) -> int:
     parsed = Table(*COMMANDS["job rerun"], OPTIONS).parse(argv)
     console.quiet = parsed.on("quiet")
     jid = jid_in(parsed, "rerun")
-    with open_client(parsed) as client:
+    with open_client(parsed, console) as client:
         job: JobRow = client.call("job_show", jid=jid)["job"]
         ids = _targets(job, parsed)
         call = same_calls(job, ids, origin())

@@ -68,7 +68,7 @@ def run_change(argv: Sequence[str], console: Console, change: Change) -> int:
     if not parsed.words:
         raise UsageError(f"name the keys to {change.action}: an id, or a glob such as 'web*'")
     console.quiet = parsed.on("quiet")
-    with open_client(parsed) as client:
+    with open_client(parsed, console) as client:
         rows = select(client.call("key_list")["keys"], parsed.words, change, parsed.options.get("fingerprint"))
         if not parsed.on("yes") and not agreed(rows, change.action, console):
             console.error("saltlite: nothing was changed")
@@ -207,7 +207,7 @@ def run_revoke(argv: Sequence[str], console: Console) -> int:
 def run_finger(argv: Sequence[str], console: Console) -> int:
     """Show the fingerprints of the fleet and the master, or of the minion keys that match."""
     parsed = command_table("key finger").parse(argv)
-    with open_client(parsed) as client:
+    with open_client(parsed, console) as client:
         if parsed.words:
             _minion_keys(client, parsed, console)
         else:
@@ -239,7 +239,7 @@ def run_list(argv: Sequence[str], console: Console) -> int:
     console.quiet = parsed.on("quiet")
     to_state = choice(*KEY_STATES)
     states = {to_state(word) for word in parsed.words} or set(KEY_STATES)
-    with open_client(parsed) as client:
+    with open_client(parsed, console) as client:
         rows = [row for row in client.call("key_list")["keys"] if row["state"] in states]
     print_answer({"keys": rows}, table(rows, console.now()) if rows else "", parsed, console)
     for line in _conflicts(rows):
@@ -273,7 +273,7 @@ def run_preaccept(argv: Sequence[str], console: Console) -> int:
     from saltlite.model.ids import parse_minion_id
 
     minion, fingerprint = parse_minion_id(parsed.words[0]), _fingerprint(parsed.words[1])
-    with open_client(parsed) as client:
+    with open_client(parsed, console) as client:
         client.call("key_preaccept", id=minion, fingerprint=fingerprint)
     answer = {"id": minion, "fingerprint": fingerprint}
     print_answer(answer, f"{minion}: accepted as soon as it comes with {fingerprint}\n", parsed, console)
@@ -289,7 +289,7 @@ def run_rename(argv: Sequence[str], console: Console) -> int:
 
     console.quiet = parsed.on("quiet")
     old, new = (parse_minion_id(word) for word in parsed.words)
-    with open_client(parsed) as client:
+    with open_client(parsed, console) as client:
         if not parsed.on("yes"):
             rows = [row for row in client.call("key_list", id=old)["keys"] if row["state"] == ACCEPTED]
             if rows and not agreed(rows, "rename", console):
@@ -330,7 +330,7 @@ def run_token_create(argv: Sequence[str], console: Console) -> int:
         if parsed.on(option) and not parsed.on("install"):
             raise UsageError(f"--{option} is for --install")
     offered = _offer(parsed, console) if parsed.on("install") else None
-    with open_client(parsed) as client:
+    with open_client(parsed, console) as client:
         answer = client.call(
             "token_create",
             uses=given.get("uses", 1),
@@ -377,7 +377,7 @@ def run_token_list(argv: Sequence[str], console: Console) -> int:
     console.quiet = parsed.on("quiet")
     if parsed.words:
         raise UsageError(f"{parsed.words[0]!r} is not expected: all valid tokens are listed")
-    with open_client(parsed) as client:
+    with open_client(parsed, console) as client:
         rows = client.call("token_list")["tokens"]
     now = console.now()
     cells = [("ID", "FOR", "USES LEFT", "EXPIRES IN", "MADE BY")]
@@ -400,7 +400,7 @@ def run_token_revoke(argv: Sequence[str], console: Console) -> int:
             "a token is a secret that other users can read in arguments: name it by its id of eight letters"
         )
     revoked = []
-    with open_client(parsed) as client:
+    with open_client(parsed, console) as client:
         for token_id in parsed.words:
             if not client.call("token_revoke", token_id=token_id)["revoked"]:
                 raise NoTargetError(

@@ -164,7 +164,7 @@ def run_list(argv: Sequence[str], console: Console) -> int:
     parsed = command_table("master list").parse(argv)
     console.quiet = parsed.on("quiet")
     _words(parsed, 0, 0, "master list takes no words")
-    with open_client(parsed) as client:
+    with open_client(parsed, console) as client:
         answer = client.call("masters")
     del answer["ok"]
     print_answer(answer, masters_text(answer, console), parsed, console)
@@ -180,7 +180,7 @@ def run_drain(argv: Sequence[str], console: Console) -> int:
     ).parse(argv)
     console.quiet = parsed.on("quiet")
     (name,) = _words(parsed, 1, 1, "name one master, as in saltlite master drain m2")
-    with open_client(parsed) as client:
+    with open_client(parsed, console) as client:
         state = client.call("master_drain", name=name, ends=parsed.on("undo"))["state"]
         left = _left(client, name)
         give_up_at = time.monotonic() + parsed.options.get("wait", 0.0)
@@ -207,7 +207,7 @@ def run_remove(argv: Sequence[str], console: Console) -> int:
     console.quiet = parsed.on("quiet")
     (name,) = _words(parsed, 1, 1, "name one master, as in saltlite master remove m2")
     away, unknown = "", None
-    with open_client(parsed) as client:
+    with open_client(parsed, console) as client:
         try:
             away = client.call("master_remove", name=name)["holder_away"]
         except NoTargetError as error:

@@ -136,7 +136,7 @@ def run(argv: Sequence[str], console: Console) -> int:
     opts = _opts(config)
     require_trusted([*opts["module_dirs"], *opts["runner_dirs"], opts["extension_modules"]])
     index = build_index(search_layers(opts, RUNNERS))
-    with opened_output(parsed, console) as output, open_client(parsed) as client:
+    with opened_output(parsed, console) as output, open_client(parsed, console) as client:
         printing = Printing(parsed, output, lambda: opts)
         there = RunnerClient(client, parsed.options.get("timeout"))
         cloud = LazyCloud(config_dir_of(parsed), client)

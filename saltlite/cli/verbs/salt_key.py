@@ -130,7 +130,7 @@ def _run_options(argv: Sequence[str], console: Console) -> int:
     begin(parsed, "saltlite-key", console)
     logs.configure(parsed.options.get("log_level", "warning"))
     match = "*" if parsed.options.get(action, True) is True else parsed.options[action]
-    with opened_output(parsed, console) as output, open_client(parsed) as client:
+    with opened_output(parsed, console) as output, open_client(parsed, console) as client:
         printing = Printing(parsed, output, lambda: _master_opts(parsed))
         if action in _SHOW:
             printing.show(_SHOW[action](client, match), "key")

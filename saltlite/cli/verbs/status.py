@@ -35,7 +35,7 @@ def run(argv: Sequence[str], console: Console) -> int:
     console.quiet = parsed.on("quiet")
     if parsed.words:
         raise UsageError(f"status takes no {parsed.words[0]!r}")
-    with open_client(parsed) as client:
+    with open_client(parsed, console) as client:
         answer = client.call("status")
     del answer["ok"]
     print_answer(answer, _text(answer, console), parsed, console)
@@ -46,7 +46,7 @@ def run(argv: Sequence[str], console: Console) -> int:
 
 def _text(answer: Mapping[str, Any], console: Console) -> str:
     master, store, counts, link = answer["master"], answer["store"], answer["counts"], answer["link"]
-    up = format_duration(max(0.0, console.now() - master["started_at"]))
+    up = format_duration(max(0.0, console.own_now() - master["started_at"]))
     lines = [
         ("master", f"{master['name']}, saltlite {master['version']}, up {up}"),
         ("store", _store(store)),

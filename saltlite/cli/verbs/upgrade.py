@@ -62,7 +62,7 @@ def run(argv: Sequence[str], console: Console) -> int:
     console.quiet = parsed.on("quiet")
     config_dir = config_dir_of(parsed)
     config = load_master(config_dir).config
-    with open_client(parsed) as client:
+    with open_client(parsed, console) as client:
         rows = client.call("minions", tgt=parsed.words[0], tgt_type=target_kind(parsed))["minions"]
         if not rows:
             raise NoTargetError(f"no minion matches {parsed.words[0]!r}")

@@ -13,7 +13,7 @@ import logging
 import socket
 import time
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -647,11 +647,9 @@ class MWorker:
             self._log_in(client, answer.login)
             return
         if answer.later is not None:
-            answer.later.begin(
-                lambda fields: self._supervised(client, lambda: self._send(client, {"ok": True, **fields()}))
-            )
+            answer.later.begin(lambda fields: self._supervised(client, lambda: self._succeed(client, fields())))
             return
-        self._send(client, {"ok": True, **answer.fields})
+        self._succeed(client, answer.fields)
         if answer.follow is not None:
             client.watches = _is_of_others(answer.follow)
             if client.watches:
@@ -660,6 +658,15 @@ class MWorker:
             client.stream = self._open_stream(answer.follow)
             self._send_news(client)
 
+    def _succeed(self, client: Client, fields: Mapping[str, Any]) -> None:
+        """Answer a request. Times in the answer are those of the store: where that has a clock of its own, the answer
+        says what it shows now, so that the client can tell how long ago they were."""
+        answer = {"ok": True, **fields}
+        if self._master.shared is not None:
+            with suppress(StoreError):
+                answer["now"] = self._master.clock.wall()
+        self._send(client, answer)
+
     def _ask_link(self, client: Client, question: Question) -> None:
         shared = self._master.shared
 
@@ -667,7 +674,7 @@ class MWorker:
             def finish() -> None:
                 if not known:
                     raise StoreError("the change is stored; whether every other master has applied it is unknown")
-                self._send(client, {"ok": True, **question.fields(reply)})
+                self._succeed(client, question.fields(reply))
 
             self._supervised(client, finish)
 
@@ -691,7 +698,7 @@ class MWorker:
                 limiter.count(login.backend, login.user)
             if not verdict.ok:
                 raise LoginError(verdict.reason or WRONG)
-            self._send(client, {"ok": True, **login.fields(verdict.groups)})
+            self._succeed(client, login.fields(verdict.groups))
 
         def done(verdict: PasswordVerdict) -> None:
             self._supervised(client, lambda: let_in(verdict))

@@ -9,7 +9,6 @@ Operators without the right to other people's jobs see only their own.
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import CommandExecutionError
@@ -75,7 +74,7 @@ def status(jid: str) -> dict[str, Any] | None:
         "user": job["user"],
         "created": job["created_at"],
         "last_progress": last,
-        "age_seconds": round(time.time() - last, 3),
+        "age_seconds": round(__client__.time() - last, 3),
     }
 
 

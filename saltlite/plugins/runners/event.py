@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -48,7 +47,7 @@ def listen(
     if not 0 < timeout <= TIMEOUT_MAX_S:
         raise SaltInvocationError(f"timeout is a number of seconds up to {TIMEOUT_MAX_S:g}.")
     wanted = _globs(data or {})
-    begin = None if since is None else time.time() - since
+    begin = None if since is None else __client__.time() - since
     found: list[dict[str, Any]] = []
     size = 0
     events = __client__.events(tag, timeout, begin)

@@ -19,6 +19,7 @@ from saltlite.api.clients import RunnerCall, Runners
 from saltlite.api.endpoint import AppContext, Endpoint
 from saltlite.api.feeds import Feeds
 from saltlite.api.link import MasterLink, PooledConnection
+from saltlite.client.connection import FleetClock
 from saltlite.config.api import ApiConfig
 from saltlite.errors import RefusedError, SaltliteError
 from saltlite.master.handlers.events import EventStream
@@ -73,7 +74,7 @@ class InProcessConnection(PooledConnection):
     """A connection to a master in this process: what is sent is answered at once."""
 
     def __init__(self, site: Site) -> None:
-        super().__init__()
+        super().__init__(FleetClock())
         self._site = site
         self._stream: Any = None
         self.connection_made(self)

@@ -147,6 +147,8 @@ class MasterEvidence:
     database_problem: str = ""
     address_problem: str = ""
     """Why minions can hardly reach this master where the others tell them to."""
+    ahead_s: float = 0.0
+    """By how many seconds the clock of the master's answers is ahead of this machine's."""
 
 
 @dataclass(frozen=True, slots=True)

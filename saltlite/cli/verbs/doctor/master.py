@@ -41,6 +41,7 @@ class _Answers(NamedTuple):
     keys: list[dict[str, Any]] | None = None
     until: int | None = None
     silence: str = ""
+    ahead_s: float = 0.0
 
 
 def look_at_master(config_dir: str) -> MasterEvidence:
@@ -72,6 +73,7 @@ def look_at_master(config_dir: str) -> MasterEvidence:
         database=database,
         database_problem=database_problem,
         address_problem=address_problem(config) if config.several_masters else "",
+        ahead_s=answers.ahead_s,
     )
 
 
@@ -123,6 +125,7 @@ def _ask(socket: str) -> _Answers:
                 status=client.call("status"),
                 keys=client.call("key_list")["keys"],
                 until=client.call("key_finger")["master"]["not_after"],
+                ahead_s=client.clock.ahead_s,
             )
     except SaltliteError as error:
         return _Answers(silence=str(error))
@@ -516,7 +519,8 @@ def _check_minions(seen: MasterEvidence) -> Iterator[Finding]:
             "`saltlite doctor` on that machine says how to correct it",
         )
     away = [row for row in rows if row["state"] == "away"]
-    lost = [row for row in away if row["last_seen"] is not None and seen.around.now - row["last_seen"] > AWAY_S]
+    now = seen.around.now + seen.ahead_s
+    lost = [row for row in away if row["last_seen"] is not None and now - row["last_seen"] > AWAY_S]
     if lost:
         yield warning(
             "minions",
