@@ -133,16 +133,16 @@ class RateLimiter:
 
 
 class HeldContents:
-    """Contents that their owners fetch in pieces: at most `memory` bytes, or one content if it is larger, `per_owner`
-    contents of one owner, and only those that were used in the last `idle_s` seconds. What was not used for longest is
-    dropped first, and whoever fetched it starts again."""
+    """Holds contents that their owners fetch in pieces: at most `memory` bytes, or one content if it is larger;
+    `per_owner` contents of one owner; only those that were used in the last `idle_s` seconds. The least recently used
+    one is dropped first, and its owner has to start again."""
 
     def __init__(self, memory: int, per_owner: int = 1, idle_s: float = float("inf")) -> None:
         self._memory = memory
         self._per_owner = per_owner
         self._idle_s = idle_s
         self._contents: OrderedDict[tuple[Hashable, bytes], tuple[bytes, float]] = OrderedDict()
-        """(owner, digest) -> the content, and when it was used last."""
+        """(owner, digest) -> (the content, when it was last used)"""
         self._held = 0
 
     def put(self, owner: Hashable, digest: bytes, content: bytes, now: float = 0.0) -> None:

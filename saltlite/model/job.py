@@ -116,8 +116,8 @@ class Job:
 
 
 class Return(NamedTuple):
-    """What came back from one target of one job. A tuple, because a watcher of a large job has many thousands made,
-    and a dataclass takes six times as long."""
+    """The return of one target of a job. It is a tuple because a watcher of a large job needs many thousands, and a
+    dataclass takes six times as long to create."""
 
     jid: Jid
     id: TargetId

@@ -1,4 +1,4 @@
-"""The addresses of masters, as configurations write them, and in Salt's words. Nothing here is costly to import."""
+"""The addresses of masters, as configurations write them and as Salt's options name them. Importing this is cheap."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def parse_address(text: str, default_port: int) -> tuple[str, int]:
 
 
 def format_address(host: str, port: int) -> str:
-    """`host:port`, or `[ipv6]:port`: what `parse_address` reads."""
+    """`host:port`, or `[ipv6]:port`, as `parse_address` reads it."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def salts_masters(opts: Mapping[str, Any]) -> dict[str, Any]:
-    """`master` of a minion's options as Salt has it, the host of the first one as text, with `master_list`,
+    """Salt's options for the masters of a minion: `master`, the host of the first one as text, `master_list`,
     `master_port` and `master_uri`; empty without a master."""
     given = opts.get("master") or ()
     port = int(opts.get("port") or DEFAULT_PORT)

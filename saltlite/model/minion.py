@@ -1,4 +1,4 @@
-"""What minions are told apart and sorted by: states, the order and the end of sessions, the fields of lists."""
+"""States of minions, the order and the end of their sessions, and the fields by which lists are sorted."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ ABSENCES = {
     "pending": "another key is pending",
     "conflict": "another key in conflict",
 }
-"""Why a minion is not connected: by its state, or by that of another key of its id, which comes first. For one that is
-away the end of its session says more, where it is known (`absence`)."""
+"""Why a minion is not connected: by the state of another key of its id if there is one, or by its own state. If the
+minion is away and the end of its last session is known, `absence` says more."""
 
 
 class SessionOrder(NamedTuple):
-    """The place of a session among those of one minion, as the minion itself counts them."""
+    """The position of a session among those of one minion, as the minion itself counts them."""
 
     boot: str
     """The start of its daemon."""
     incarnation: str
-    """Its disk: with another one it begins to count anew."""
+    """Identifies its disk: the counts begin again on another disk."""
     run: int
-    """How often its network process has started on that disk; 0 for a minion of the version before, which does not
+    """How often its network process has started on that disk; 0 for a minion of the previous version, which does not
     count."""
     handshake: int
-    """How often it has shaken hands in that run."""
+    """How many handshakes it has made in that run."""
 
     @classmethod
     def of(cls, hello: Mapping[str, Any]) -> SessionOrder:
-        """That of a session that began with these fields of AUTH (`saltlite.wire.messages`)."""
+        """The order of the session with these fields of AUTH (`saltlite.wire.messages`)."""
         return cls(hello["boot"], hello["incarnation"], *hello["order"])
 
     def precedes(self, other: SessionOrder) -> bool:
-        """Whether `other` is a later session of the same start of the daemon, and takes the place of this one.
+        """Whether `other` is a later session of the same start of the daemon, so that it replaces this one.
 
-        No start has two sessions at one place, or goes back. Only a machine that was copied while it ran does.
+        The positions of one start never repeat or decrease, except on a machine that was copied while it ran.
         """
         if self.boot != other.boot:
             return False
@@ -51,7 +51,7 @@ class SessionOrder(NamedTuple):
 
 
 class SessionEnd(StrEnum):
-    """Why the last session of a minion ended, as the store keeps it: a word, perhaps with a detail (`end_with`)."""
+    """Why the last session of a minion ended. The store has the word, with a detail for some (`end_with`)."""
 
     STOPPED = "stopped"
     SILENT = "silent"
@@ -65,7 +65,7 @@ class SessionEnd(StrEnum):
     RESTARTED = "restarted"
     FENCED = "fenced"
     RENAMED = "renamed"
-    """The session had ended already; then the same machine came with another id and was refused."""
+    """The session had already ended; then the same machine connected with another id and was refused."""
 
 
 _ENDS = {
@@ -90,8 +90,8 @@ def end_with(word: SessionEnd, detail: str | int) -> str:
 
 
 def absence(end: str) -> str:
-    """Why a minion that was connected before is not connected now: the sentence for the end of its last session. `end`
-    is as the store keeps it, "" if that is not known; a word of a newer release is not known either."""
+    """Why a minion that was connected before is not connected now, by the end of its last session. `end` is the stored
+    value, "" if it is unknown. A word of a newer release is unknown, too."""
     word, _space, detail = end.partition(" ")
     if word not in _ENDS:
         return ABSENCES["away"]
@@ -99,7 +99,7 @@ def absence(end: str) -> str:
 
 
 KEY_STATES = ("pending", "conflict", "accepted", "rejected", "revoked")
-"""The states of keys, those first that wait for a decision."""
+"""The states of keys. Those that wait for a decision come first."""
 KEY_ORDERS = ("state", "id", "fingerprint", "address", "first_seen")
 """Fields of a key by which a list can be sorted; a hyphen before the name reverses the order."""
 

@@ -1,18 +1,17 @@
-"""The directory of the masters that share a store: their addresses, signed by one of them, and which one is the home of
-a minion.
+"""The signed directory of the masters that share a store: their addresses, and which of them is the home of a minion.
 
-The content is a msgpack list with one `[name, address, weight, is_up]` for each master. The signature is that of the
-job key of the master that sends it, so the process of that master that talks to the network cannot make one, and no
-stranger can. A minion verifies it by the certificate that the master proved, which the pinned fleet key signed.
+The content is a msgpack list with one `[name, address, weight, is_up]` for each master. The job key of the sending
+master signs it, so neither a stranger nor the link process of that master, which talks to the network, can make a
+directory. A minion verifies the signature by the certificate of the master, which the pinned fleet key signed.
 
-Each directory has a number, the time of the database at which the masters were read: so a minion refuses one that was
-signed earlier than what it has, whichever master signed it, and a restored database does not begin anew. The number
-stands in an entry of its own, `["signed at N", address of a master, 1, false]`: minions of the version before take that
-for a master that is not up, at an address that they know. They refuse any other addition.
+Each directory has a number: the time of the database at which the masters were read. So a minion refuses a directory
+that was signed earlier than the one it has, whichever master signed it, and a restored database does not start again.
+The number is an entry of its own, `["signed at N", address of a master, 1, false]`. Minions of the previous version
+read it as a master that is not up, at an address that they know. They would refuse any other addition.
 
-Each minion ranks the masters by a hash of its id and the name of the master, weighted. So minions spread over the
-masters by weight, those of a master that is lost spread over all others, and a master that is added takes its share
-from all.
+Each minion ranks the masters by a weighted hash of its id and the name of the master. So the minions are distributed
+over the masters by weight. If a master is lost, its minions are distributed over all others. A new master takes its
+share from all others.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from saltlite.wire.signatures import is_signed, sign
 MASTERS_LISTED = MASTERS_MAX - 1
 """Masters in a directory: one entry is its number. Further masters, by name, are omitted."""
 ADDRESS_MAX = 262
-"""Characters of an address: a host name and a port."""
+"""The longest address, a host name and a port, in characters."""
 
 AHEAD_MS = 3_600_000
 """A minion remembers no number that is further ahead of its own clock: neither a clock that was wrong nor a master that
@@ -57,7 +56,7 @@ class MasterEntry:
 
 @dataclass(frozen=True, slots=True)
 class Directory:
-    """The masters of a fleet that share a store. Without any, each minion uses its configuration only."""
+    """The masters of a fleet that share a store. If it is empty, minions use only their configuration."""
 
     masters: tuple[MasterEntry, ...]
     number: int = 0
@@ -75,11 +74,11 @@ class Directory:
         return replace(self, number=max(known, min(self.number, latest)))
 
     def ranked(self, minion: MinionId) -> list[MasterEntry]:
-        """The masters in the order in which that minion tries them: its home first, those that are not up last."""
+        """The masters in the order in which this minion tries them: its home first, masters that are not up last."""
         return sorted(self.masters, key=lambda one: (not one.is_up, -_rank(minion, one), one.name))
 
     def home(self, minion: MinionId) -> str:
-        """The name of the master that the minion belongs to; "" if none is up."""
+        """The name of the minion's home; "" if no master is up."""
         up = [one for one in self.masters if one.is_up]
         return max(up, key=lambda one: (_rank(minion, one), one.name)).name if up else ""
 
@@ -98,7 +97,7 @@ NOWHERE = Directory(())
 def _rank(minion: MinionId, master: MasterEntry) -> float:
     """Weighted rendezvous hashing: the master with the highest value is the home."""
     number = int.from_bytes(sha256(_HOME + f"{minion}\0{master.name}".encode())[:8], "big") >> 12
-    # 52 bits and a half are exact in a float, so the quotient is never 1, whose logarithm is 0.
+    # 52 bits and a half are exact in a float, so the quotient is never 1, which has the logarithm 0.
     return -master.weight / math.log((number + 0.5) / 2**52)
 
 
@@ -133,7 +132,7 @@ def _is_address(text: str) -> bool:
 
 
 def signed(seed: bytes, masters: Iterable[MasterEntry], number: int = 0) -> tuple[bytes, bytes]:
-    """The content of a directory of these masters and its signature by the job key of this 32-byte seed."""
+    """The content of a directory of these masters, and its signature. `seed`: of the job key, 32 bytes."""
     chosen = sorted(masters, key=lambda one: one.name)[:MASTERS_LISTED]
     content = codec.encode(Directory(tuple(chosen), number).rows())
     return content, sign(seed, _DOMAIN, content)

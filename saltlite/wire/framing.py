@@ -25,7 +25,7 @@ PACK_BYTES = 4096
 """The first size of the buffer of a message. By default it has 256 KiB, which two system calls get and give back."""
 
 _packers: list[Any] = []
-"""Packers that are not in use: making one takes as long as it needs for a small message."""
+"""Packers that are not in use. Creating one takes as long as packing a small message."""
 
 
 def packed(value: object) -> bytes:
@@ -35,7 +35,7 @@ def packed(value: object) -> bytes:
     except IndexError:
         packer = msgpack.Packer(buf_size=PACK_BYTES)
     data: bytes = packer.pack(value)
-    # The buffer of a packer never shrinks, and one that raised an exception is not used again.
+    # The buffer of a packer never shrinks. A packer that raised an exception is not used again.
     if len(data) <= PACK_BYTES:
         _packers.append(packer)
     return data

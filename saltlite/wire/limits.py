@@ -65,10 +65,10 @@ MASTER_NAME_MAX = 64
 """Bytes of the name of a master, UTF-8."""
 
 MASTERS_MAX = 64
-"""Entries in a directory of masters, of which one is its number. Further masters, by name, are omitted."""
+"""Entries in a directory of masters, one of which is its number. The first masters by name are kept."""
 
 MASTER_WEIGHT = 100
-"""The weight of a master, by which minions choose it, unless it has another one."""
+"""The default weight of a master. Minions choose masters by weight."""
 
 MASTER_WEIGHT_MAX = 10_000
 """The highest weight of a master. A directory with a higher one is refused; the session ends."""

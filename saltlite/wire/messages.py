@@ -63,8 +63,8 @@ WALL_MAX_MS = 253_402_300_799_999
 
 
 ASKS = ("mine_put", "mine_delete", "mine_get", "own_job", "publish", "publish_returns", "run", "ext_pillar")
-"""What a minion may ask of its master in an `ask`, whose data and answer are documents. The answer comes in pieces:
-later ones are requested by `sha256`, without data, as those of a `doc_get`."""
+"""The kinds of `ask`, a request of a minion to its master. Its data and the answer are documents. The answer comes in
+pieces; later pieces are requested by `sha256`, without data, as with `doc_get`."""
 
 
 class Sender(StrEnum):
@@ -75,9 +75,9 @@ class Sender(StrEnum):
 
 
 PARTS_REMEMBERED = 256
-"""Ids of parts whose form is remembered: thousands of minions return the same one."""
+"""Ids of parts whose validity is cached: thousands of minions return the same one."""
 _PART_LENGTH = 64
-"""Longer texts are not remembered. No id is that long."""
+"""Longer texts are not cached. No id is that long."""
 
 
 def _part(value: object) -> bool:
@@ -221,7 +221,7 @@ VERBS: dict[str, Verb] = {
             "proof": _list_of(_octets(HASH_BYTES, HASH_BYTES), PROOF_MAX),
             "deliver_ms": _WAIT_MS,
         },
-        # The certificate of the master that signed the job, where that is another one, which shares the store.
+        # The certificate of the master that signed the job, if that is another master of the store.
         optional={"cert": _octets(1, CERTIFICATE_BYTES)},
     ),
     "cancel": Verb(Sender.MASTER, {"jid": _part}),
@@ -244,7 +244,7 @@ VERBS: dict[str, Verb] = {
         },
     ),
     "reconnect": Verb(Sender.MASTER, {"spread_ms": _whole(0, SPREAD_MAX_MS)}, before_accept=True),
-    # These two go to minions that say in AUTH that they know them.
+    # These two are sent only to minions that declare in AUTH that they know them.
     "directory": Verb(Sender.MASTER, {"content": _octets(1, DIRECTORY_BYTES), "sig": _octets(64, 64)}),
     "move": Verb(Sender.MASTER, {"to": _word(MASTER_NAME_MAX), "spread_ms": _whole(0, SPREAD_MAX_MS)}),
     # minion -> master
@@ -340,7 +340,7 @@ VERBS: dict[str, Verb] = {
 
 _UUID = _word(32)
 RUN_MAX = 2**53
-"""The highest number of a run of a minion, and of a handshake in it."""
+"""The highest number of a minion's run, and of a handshake in a run."""
 
 
 def _order(value: object) -> bool:
@@ -363,7 +363,7 @@ AUTH_FIELDS: dict[str, Check] = {
 of its sessions: how often its network process was started, and which handshake of that run this is. `moves`: it knows
 the messages `directory` and `move`."""
 AUTH_DEFAULTS: dict[str, Any] = {"order": [0, 0], "moves": False}
-"""The fields that a minion of the version before does not send."""
+"""The fields that a minion of the previous version does not send."""
 
 REPLY_FIELDS: dict[str, Check] = {
     "cert": _octets(1, CERTIFICATE_BYTES),

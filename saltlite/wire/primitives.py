@@ -1,8 +1,8 @@
 """X25519, Ed25519 and ChaCha20-Poly1305: keys and ciphers from their raw bytes.
 
-They are taken from the compiled part of `cryptography`. Its modules with the same names load what it knows about all
-other kinds of keys, which costs each process 1 MiB and a third of the time that `cryptography` takes to load. Where the
-compiled part has another shape, the modules are used.
+They are imported from the compiled part of `cryptography`. Its public modules also load all other kinds of keys, which
+costs each process 1 MiB and a third of the load time of `cryptography`. If the compiled part has another structure, the
+public modules are used.
 """
 
 from __future__ import annotations

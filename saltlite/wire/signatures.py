@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 BUNDLE_DOMAIN = b"saltlite bundle 1\0"
-"""Of the manifest of a bundle of saltlite, which the key of the fleet signs."""
+"""The domain of signatures by the fleet key over the manifest of a bundle of saltlite."""
 SEED_BYTES = 32
 SIGNATURE_BYTES = 64
 _PUBLIC_KEYS_KEPT = 16

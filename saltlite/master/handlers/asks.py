@@ -1,7 +1,7 @@
-"""What minions ask of their master (`ask`), and what it answers: documents, in pieces.
+"""The requests of minions (`ask`) that the master answers with documents, in pieces.
 
-The first piece carries the request; the answer is made once, and later pieces come from the copy that this MWorker
-holds. All requests of one minion come to the same MWorker. Who asks is known from the session, never from a field.
+The first message carries the request. The answer is made once, and later pieces come from the copy in this MWorker. All
+requests of one minion reach the same MWorker. The id of the minion comes from its session, never from a field.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from saltlite.wire.messages import Message, response_message
 log = logging.getLogger(__name__)
 
 SENTENCE_MAX = 500
-"""Characters of one reason that is sent to a minion."""
+"""The longest reason that is sent to a minion, in characters."""
 
 Handler = Callable[[Master, MinionId, Mapping[str, Any]], Mapping[str, Any] | Later | None]
 """The answer to the fields of a request, maybe later; None for "ask again in a moment". A SaltliteError that it raises
@@ -47,7 +47,7 @@ def report_ended(master: Master, minion: MinionId, made: Evaluation) -> None:
 
 def pillar_for(master: Master, minion: MinionId, fields: Mapping[str, Any]) -> Later | None:
     """Evaluate the pillar of the minion with one more external pillar. Takes `external`, a map from its name to its
-    arguments. Answers `pillar`. It is stored nowhere."""
+    arguments. Answers `pillar`, which is not stored."""
     (external,) = read_external([fields.get("external")])
     if external.name not in master.pillars.on_demand:
         raise RefusedError(f"the external pillar {external.name[:80]!r} is not in on_demand_ext_pillar of the master")

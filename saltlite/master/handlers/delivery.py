@@ -109,8 +109,8 @@ def release_due(
     among: Collection[Jid] | None = None,
     me: str = "",
 ) -> bool:
-    """Advance every batch, or those `among` these jobs; whether any target changed state. `me`: the name of this master
-    if others share its store, which then send the job to their minions.
+    """Advance every batch, or those `among` these jobs. Returns whether any target changed state. `me`: the name of
+    this master if others share its store; they then send the job to their minions.
 
     The store alone decides, so any process may call this at any time.
     """
@@ -172,8 +172,8 @@ def handle_pull(master: Master, ask: dict[str, Any]) -> None:
 
 
 def handle_first_pulls(master: Master, asks: Sequence[dict[str, Any]]) -> None:
-    """Many minions have just connected, each as in `handle_pull`: a few statements for all of them, and more only for
-    those with open jobs."""
+    """As `handle_pull`, for many minions that have just connected: a few statements for all of them, and more only for
+    minions with open jobs."""
     sessions = [PresenceChange(*ask["session"]) for ask in asks]
     unsettled = master.store.unsettled_of(ensure(master, sessions))
     cancelled = _cancelled(master, [one for some in unsettled.values() for one in some])

@@ -48,9 +48,9 @@ RATE_MIN = 128 * KIB
 SMALL = MIB
 """Bytes up to which a document is small. Larger ones do not displace each other: none would ever complete."""
 AT_ONCE = 30
-"""Documents of one kind that a minion may send at once …"""
+"""The burst of documents of one kind that a minion may send …"""
 EVERY_S = 2.0
-"""… and seconds until it may send another one. Further ones are answered with `busy`."""
+"""… and seconds until it may send another one. The answer to any further one is `busy`."""
 BYTES_PER_MINUTE = DOC_MAX
 """Bytes of documents per minion and minute."""
 
@@ -147,7 +147,7 @@ class DocumentBuffer:
         return Document(kind, bytes(arriving.data))
 
     def _problem(self, minion: MinionId, kind: str, size: int, now: float) -> str:
-        """Why a document of that size comes too soon, "" if it does not."""
+        """Why a document of this size comes too soon; "" if it does not."""
         if self._rate.wait_s((minion, kind), now):
             return f"the master takes {AT_ONCE} times {kind} of a minion at once, and then one every {EVERY_S:g} s"
         return self._windows[minion].problem(size, now) if minion in self._windows else ""

@@ -115,7 +115,7 @@ def _page(master: Master, request: Mapping[str, Any]) -> tuple[list[KeyRecord], 
 
 
 class _ListedKey(NamedTuple):
-    """What a list of keys is narrowed by."""
+    """The filters of a list of keys."""
 
     fingerprint: Fingerprint
     id: MinionId
@@ -244,8 +244,8 @@ def handle_key_finger(master: Master, _principal: Principal, _request: Mapping[s
 
 
 def _once_sessions_know(changes: Sequence[tuple[str, str, str]], fields: dict[str, Any], seq: int) -> Answer:
-    """The answer, once every session of these keys has ended or changed. `seq` is the last event of the change: events
-    that follow it, such as that of the session that ends here, need not be known elsewhere."""
+    """The answer, once every session of these keys has ended or changed. `seq` is the last event of the change. Other
+    masters need not have applied later events, such as the one of a session that ends here."""
     if not changes:
         return Answer(fields)
 
@@ -322,8 +322,8 @@ def handle_decide(master: Master, ask: dict[str, Any]) -> None:
 
 
 def handle_decides(master: Master, asks: Sequence[dict[str, Any]]) -> None:
-    """As `handle_decide` for many: one statement for all whose keys are accepted, which are most in a fleet that
-    connects again. Raises StoreError before it has answered any."""
+    """As `handle_decide`, for many minions: one statement for all whose keys are accepted, which are most when a fleet
+    reconnects. Raises StoreError before any is answered."""
     presented = [(ask, _presented(ask)) for ask in asks]
     wanted = [one.fingerprint for _ask, one in presented]
     known = {record.fingerprint: record for record in master.store.keys_among(wanted)}

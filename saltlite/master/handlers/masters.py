@@ -1,7 +1,7 @@
-"""The masters that share the store: their list, and what operators do with them.
+"""The masters that share the store: how operators list, drain and remove them.
 
-Each master stores a description of itself (`saltlite.master.processes.description`): digests of the settings that all
-masters should have alike, and how far its clock is from the database's. The list names what differs.
+Each master stores a description of itself (`saltlite.master.processes.description`): digests of the settings that must
+be equal on all masters, and the difference of its clock from that of the database. The list names all differences.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ from saltlite.wire.certificates import MasterCertificate
 from saltlite.wire.job_body import is_signed
 
 CLOCK_MAX_S = 5.0
-"""A clock that is further from the database's is named as a difference."""
+"""A clock that differs more from the database's is reported."""
 OPEN_AT_ONCE = 1_000
 """Open jobs that are read at once."""
 AWAY_S = 86_400.0
-"""A minion that has been away for so long keeps no master whose jobs are open on it."""
+"""After so long a minion that is away does not keep a master from being removed because of open jobs."""
 DUE_DAYS = 29.5
-"""A certificate is renewed 30 days before its end, and half a day later whatever keeps it from that is named."""
+"""A certificate is renewed 30 days before it expires. If it was not renewed half a day later, the reason is
+reported."""
 _ONE = "this master shares its store with no other: `saltlite help several-masters` says how others join it"
 
 
@@ -42,9 +43,10 @@ def handle_masters(master: Master, _principal: Principal, _request: Mapping[str,
 
 def overview(store: SharedStore, now: float) -> dict[str, Any]:
     """`masters`: name, address, version, state, weight, the number of its `sessions`, how many events it is `behind`,
-    until when its certificate is valid (seconds since 1970, None if it is damaged), what has to be done for that to be
-    renewed ("" if nothing), and its `clock_s`: by how many seconds its clock is ahead of the database's, None if that
-    is unknown. `differences`: sentences about what is not alike on all masters that have a lease. Raises StoreError."""
+    until when its certificate is valid (seconds since 1970, None if it is damaged), what an operator has to do to have
+    it renewed ("" if nothing), and `clock_s`, by how many seconds its clock is ahead of the database's (None if
+    unknown). `differences`: sentences about settings that differ between masters that have a lease. Raises
+    StoreError."""
     rows, sessions, last = store.masters(), store.session_counts(), store.last_seq()
     abouts = {row.name: _about(row) for row in rows}
     shown = [
@@ -81,8 +83,8 @@ def _valid_until(row: MasterRow) -> int | None:
 
 
 def _certificate_problem(row: MasterRow, rows: Iterable[MasterRow], about: Mapping[str, Any], now: float) -> str:
-    """What is to be done for the certificate of that master to be renewed; "" while it need not be, and for a master
-    that has just been invited and has not described itself yet."""
+    """What an operator has to do to have the certificate of that master renewed; "" if nothing, and for a master that
+    was just invited and has no description yet."""
     until = _valid_until(row)
     left = (until - now) / 86_400 if until is not None else 0.0
     if left > DUE_DAYS or not row.has_lease or not about:
@@ -130,7 +132,7 @@ def _differences(rows: Iterable[MasterRow], abouts: Mapping[str, Mapping[str, An
 
 
 def _grouped(groups: Mapping[str, list[str]]) -> str:
-    """The groups of masters that are alike."""
+    """The groups of masters with equal values."""
     return " | ".join(", ".join(names) for names in sorted(groups.values()))
 
 
@@ -138,7 +140,7 @@ def _grouped(groups: Mapping[str, list[str]]) -> str:
 
 
 def handle_master_drain(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
-    """Have a master give its minions to the others, or with `ends` take minions again; answers its `state`."""
+    """Drain a master: its minions move to the others. With `ends` it takes minions again. Answers `state`."""
     store, name, ends = _shared(master), request["name"], request.get("ends", False)
     row = _row(store, name)
     wanted = MasterState.UP if ends else MasterState.DRAINING
@@ -155,8 +157,8 @@ def handle_master_drain(master: Master, principal: Principal, request: Mapping[s
 
 
 def handle_master_remove(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
-    """Forget a master that does not run any more. `holder_away`: the master that has the fleet key, if it has no lease
-    and so may not learn at once that it is not to renew the certificate of that one; "" if it has."""
+    """Remove a master that has stopped. Answers `holder_away`: the name of the master that has the fleet key if it has
+    no lease, because it may not learn at once that it must no longer renew that certificate; otherwise ""."""
     store, name = _shared(master), request["name"]
     row = _row(store, name)
     if name == master.identity.certificate.name:
@@ -185,7 +187,7 @@ def handle_master_remove(master: Master, principal: Principal, request: Mapping[
 
 
 def _open_job(store: SharedStore, row: MasterRow, away: float) -> tuple[Jid, list[MinionId]] | None:
-    """The newest job that this master signed and that is open on minions which were seen since `away`, and these."""
+    """The newest job of this master that is open on minions that were seen after `away`, and these minions."""
     try:
         public = MasterCertificate.decode(row.certificate).job_public
     except ProtocolError:

@@ -1,9 +1,9 @@
-"""The mine: values that minions leave with the master, for others to read.
+"""The mine: values that minions store on the master for other minions to read.
 
 The bank `mine` has the values of a minion by name, each as its encoded bytes with their digest and the target of the
 minions that may read it; `mine_times` has when the minion last confirmed each. A minion offers digests first, and sends
-only values that the master does not have, so an unchanged mine costs one small request. Values are never decoded for
-minions: whoever reads them decodes them.
+only values that the master does not have, so an unchanged mine costs one small request. The master does not decode
+values for minions: their readers decode them.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from saltlite.wire import codec
 from saltlite.wire.limits import MIB
 
 FUNCTIONS_MAX = 256
-"""Values in the mine of one minion. More are refused."""
+"""The most values in the mine of one minion."""
 NAME_MAX = 128
-"""Characters of the name of a value."""
+"""The longest name of a value, in characters."""
 ALLOWED_MAX = 4096
 """Characters of `allow_tgt`."""
 ALLOWED_STEPS, ALLOWED_STEPS_OF_A_MINION = STEPS_MAX // 100, 40
 """Budget steps for the `allow_tgt` of all values of one owner in one request, and as many more for each accepted
-minion: one owner cannot use up the budget of the reader."""
+minion. So one owner cannot use up the budget of the reader."""
 ANSWER_MAX = 16 * MIB
-"""Bytes of the values in one answer. A target with more is refused."""
+"""The most bytes of values in one answer. A request for more is refused."""
 PAGE_BYTES = 4 * MIB
-"""Bytes of values after which an answer to an operator ends; the client asks for the rest."""
+"""An answer to an operator ends after so many bytes of values, and the client asks for the rest."""
 
 
 # -- what minions ask
@@ -155,7 +155,7 @@ def _age(master: Master, minion: MinionId, name: str) -> float:
 
 
 class _Readers:
-    """Which values one minion may read, during one request."""
+    """Decides which values one minion may read, during one request."""
 
     def __init__(self, master: Master, reader: MinionId) -> None:
         self._master = master
@@ -164,7 +164,8 @@ class _Readers:
         self._known: dict[tuple[str, str], bool] = {}
 
     def may_read(self, owner: MinionId, value: MineValue) -> bool:
-        """Whether `allow_tgt` selects the reader; one that is no target, or exceeds the owner's budget, selects none.
+        """Whether `allow_tgt` selects the reader. An invalid target, or one that exceeds the owner's budget, selects
+        nobody.
 
         Raises BudgetError when the targets of all owners have used up the budget of the request.
         """
@@ -180,7 +181,7 @@ class _Readers:
             chosen = master.resolve(Target(value.allow_tgt, TargetKind(value.allow_tgt_type)))
             self._known[key] = self._reader in chosen.minions
         except BudgetError:
-            return False  # not for the next owner, whose budget may suffice
+            return False  # the budget of the next owner may suffice
         except UsageError:
             self._known[key] = False
         finally:

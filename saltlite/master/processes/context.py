@@ -123,7 +123,7 @@ class MasterIdentity:
     certificate: MasterCertificate
     job_private: bytes
     login_secret: bytes = b""
-    """What tokens of logins are sealed with on all masters of the store; empty: with `job_private`."""
+    """The key that seals login tokens on all masters of the store; if empty, `job_private` does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,27 +159,27 @@ class HandlerConfig:
     shown: Mapping[str, Any] = field(default_factory=dict)
     """The options of this master for display, without secrets."""
     realm: str = ""
-    """The name of this master, if a uid may be another person on the other masters of the store."""
+    """The name of this master, if a uid may belong to another person on other masters of the store; otherwise ""."""
 
 
 ANSWERS_MEMORY = 64 * MIB
-"""Bytes of answers to minions in one MWorker that are being fetched piece by piece ..."""
+"""Bytes of answers in one MWorker that minions fetch in pieces ..."""
 ANSWERS_OF_A_MINION = 2
-"""... the number of these for one minion ..."""
+"""... how many of these answers one minion may have ..."""
 ANSWER_IDLE_S = 60.0
-"""... and the seconds after the last piece until such an answer is dropped."""
+"""... and seconds after the last piece until an answer is dropped."""
 PEER_JOBS_AT_ONCE = 20
-"""Jobs that one minion may publish at once. Above it the answer is `busy`, and the minion asks again ..."""
+"""Jobs that one minion may publish at once. Above this the answer is `busy`, and the minion asks again ..."""
 PEER_JOB_EVERY_S = 1.0
-"""... at this interval."""
+"""... after this many seconds."""
 OWN_JOBS_AT_ONCE = 100
-"""Jobs that one minion may have begun by itself since it was last heard. Above it the answer is `busy` ..."""
+"""The burst of jobs that one minion may begin by itself. Above this the answer is `busy` ..."""
 OWN_JOB_EVERY_S = 1.0
-"""... and one more is taken after this interval."""
+"""... and one more is accepted after this many seconds."""
 QUESTIONS_AT_ONCE = 20
-"""Questions to the other masters that one user may ask at once, each of which is an event in the store ..."""
+"""The burst of questions to other masters that one user may ask. Each question is an event in the store ..."""
 QUESTION_EVERY_S = 1.0
-"""... and then one more after this interval."""
+"""... and one more may be asked after this many seconds."""
 
 _COMPOUND = frozenset("@ ()")
 """Letters that no glob of ids has."""
@@ -232,18 +232,19 @@ class RecentProofs:
 
 
 EVENTS_LOOKED_AT = 20_000
-"""New events that are looked at for a change: to read the rows again takes no longer than to look at more."""
+"""New events that are searched for changes. Reading the rows again takes no longer than searching more events."""
 LISTS_KEPT = 8
 LISTS_IDLE_S = 60.0
-"""Seconds without a request after which lists are forgotten: those of 10,000 keys take 3 MB."""
+"""Seconds without a request after which lists are dropped: those of 10,000 keys take 3 MB."""
 
 
 class KeptLists:
-    """Lists of minions or keys, each made once after a change, and not for each request: to read and sort the rows of
-    10,000 takes 15 to 30 ms."""
+    """Cached lists of minions or keys. A list is made once after a change and not for each request, because reading and
+    sorting 10,000 rows takes 15 to 30 ms."""
 
     def __init__(self, *tags: str) -> None:
-        """One of these tags is that of an event of every change; changes of accepted keys are noticed without."""
+        """`tags`: every change stores an event with one of these tags. Changes of accepted keys are noticed without
+        events."""
         self._tags = tags
         self._lists: dict[str, Any] = {}
         self._seq = -1
@@ -251,8 +252,8 @@ class KeptLists:
         self._used_at = 0.0
 
     def follow(self, store: StoreReader, now: float) -> KeptLists:
-        """These lists, without those that may be outdated; `now` is monotonic."""
-        # Read before the rows: what changes meanwhile is a change for the next request.
+        """These lists, after those that may be outdated were dropped; `now` is monotonic."""
+        # Read before the rows, so that a change in between counts as a change for the next request.
         seq, accepted = store.last_seq(), store.accepted_set()
         is_same = accepted is self._accepted or accepted == self._accepted
         if not is_same or not self._is_current(store, seq):
@@ -263,12 +264,12 @@ class KeptLists:
     def _is_current(self, store: StoreReader, seq: int) -> bool:
         if seq == self._seq:
             return True
-        # Events that were pruned cannot be looked at.
+        # Events that were pruned cannot be searched.
         is_known = self._seq >= 0 and seq - self._seq <= EVENTS_LOOKED_AT and store.first_seq() <= self._seq + 1
         return is_known and not store.has_event(self._tags, self._seq)
 
     def of(self, name: str, make: Callable[[], Any]) -> Any:
-        """The list of this name, which the caller does not change."""
+        """The list of this name. The caller must not modify it."""
         if name not in self._lists:
             made = make()
             if len(self._lists) >= LISTS_KEPT:
@@ -277,7 +278,7 @@ class KeptLists:
         return self._lists[name]
 
     def forget_idle(self, clock: Clock) -> None:
-        """Free the memory of lists that were not asked for in LISTS_IDLE_S."""
+        """Drop lists that were not requested for LISTS_IDLE_S."""
         if self._lists and clock.monotonic() - self._used_at >= LISTS_IDLE_S:
             self._lists.clear()
 
@@ -299,7 +300,7 @@ class Master:
     files: FileRoots = field(default_factory=lambda: FileRoots({}))
     """The files that minions may fetch; set by an MWorker."""
     asking: Asking = field(init=False)
-    """The way to any minion, whichever master has its session; `link` for sessions of this one."""
+    """Sends to a minion, whichever master has its session; `link` is for sessions of this master."""
     registrations: Registrations = field(init=False)
     indexes: Indexes = field(init=False)
     logins: Logins = field(init=False)
@@ -340,11 +341,11 @@ class Master:
     shared_areas: SharedAreas | None = None
     """Where the other masters have the files of `saltlite cp`."""
     questions: RateLimiter = field(default_factory=lambda: RateLimiter(1 / QUESTION_EVERY_S, QUESTIONS_AT_ONCE))
-    """Limits what users ask these masters."""
+    """Limits how often users ask the other masters."""
     has_joined: bool = False
-    """Whether all of these know this master."""
+    """Whether all other masters know this one."""
     audit: AuditTrail | None = None
-    """Where this process writes down who asked for what; None for nowhere."""
+    """The audit log of this process, or None."""
 
     minion_lists: KeptLists = field(default_factory=lambda: KeptLists(tag_presence_change()))
     """The accepted ids, sorted by fields of their last sessions."""
@@ -368,8 +369,8 @@ class Master:
         return self.identity.certificate.name if self.shared is not None else ""
 
     def refuse_before_joined(self) -> None:
-        """Raises StoreError while the masters that share the store may not know the certificate of this one: minions
-        would refuse its jobs."""
+        """Raises StoreError while other masters may not have the certificate of this one, because minions would refuse
+        its jobs."""
         if self.shared is None or self.has_joined:
             return
         certificate = self.identity.certificate
@@ -485,9 +486,9 @@ class Question:
     message: Callable[[int], IpcMessage]
     fields: Callable[[IpcMessage | None], dict[str, Any]]
     everywhere: int = 0
-    """The event that the other masters that share the store have to apply before the answer, 0 for none."""
+    """The number of the event that the other masters have to apply before the answer is sent; 0 for none."""
     elsewhere: Sequence[MinionId] = ()
-    """Minions of other masters that share the store: the `silent_s` of these is added to the reply."""
+    """Minions of other masters, whose `silent_s` is added to the reply."""
 
 
 @dataclass(frozen=True, slots=True)

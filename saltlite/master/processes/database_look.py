@@ -1,4 +1,4 @@
-"""What `saltlite doctor` sees of the master's database, as the master's user."""
+"""How `saltlite doctor` examines the master's database, as the master's user."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ ANSWER_MAX = 64 * 1024
 
 
 def look_at_database(config: MasterConfig) -> dict[str, Any]:
-    """What `saltlite.master.store.postgres.look` sees. Changes nothing. Raises SaltliteError."""
+    """The result of `saltlite.master.store.postgres.look`, which changes nothing. Raises SaltliteError."""
     postgres = load_postgres()
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
         try:
             os.close(reading)
-            # The server may know users by their names here (peer), and only this one can read the passfile.
+            # The server may authenticate users by their local names (peer), and only this user can read the passfile.
             drop_to(config.user)
             answer = {"seen": postgres.look(config.database)}
         except Exception as error:  # noqa: BLE001 - named supervision point: the last frame of a child process

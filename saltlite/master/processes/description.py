@@ -1,7 +1,7 @@
-"""What a master tells the others of itself: digests of what all should have alike, how far its clock is off,
+"""The description of a master for the others: digests of what must be equal on all masters, how far its clock is off,
 and which master has the fleet key.
 
-It is stored in its row of `masters`, as JSON, and renewed once in DESCRIBE_S.
+It is stored as JSON in the master's row of `masters`, and renewed every DESCRIBE_S seconds.
 """
 
 from __future__ import annotations
@@ -20,26 +20,27 @@ if TYPE_CHECKING:
 
 DESCRIBE_S = 60.0
 DESCRIBE_FIRST_S = 2.0
-"""The first time after a start, because the previous description may be out of date. The master has its row by then."""
+"""Seconds until the first description after a start, because the previous one may be out of date. The master has its
+row by then."""
 HASHED_MAX = 1024 * 1024
-"""Bytes of a file below which the digest of its folder covers its content; of larger ones it covers the size."""
+"""The digest of a folder covers the content of files below this size in bytes, and only the size of larger ones."""
 
 UNCOMPARED = frozenset({".git", ".hg", ".svn", "__pycache__"})
-"""Folders in roots that differ on each machine."""
+"""Folders in roots that differ between machines."""
 
 
 class SelfDescription:
     """Makes and stores the description of this master."""
 
     def __init__(self, config: MasterConfig, store: SharedStore, clock: Clock, me: str, holder: str = "") -> None:
-        """`holder` is the master with the fleet key, as far as this one knows."""
+        """`holder` is the master that has the fleet key, as far as this one knows."""
         self._config = config
         self._store = store
         self._clock = clock
         self._me = me
         self._holder = holder
         self._hashes: dict[str, tuple[tuple[int, int, int], str]] = {}
-        """By path: inode, size and time of the file, and its hash then."""
+        """path -> (inode, size and time of the file, its hash)"""
 
     def renew(self) -> None:
         """Raises StoreError."""

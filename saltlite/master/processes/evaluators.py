@@ -280,7 +280,7 @@ class Evaluators:
 
 def _kill(process: _Process) -> None:
     """Kill it with the programs that it has started."""
-    # While it is there, or not yet waited for, no other group has its number.
+    # As long as the process exists or was not waited for, no other group can have its number.
     if process.child.signal(0):
         with suppress(ProcessLookupError):
             os.killpg(process.child.pid, signal.SIGKILL)

@@ -304,7 +304,7 @@ minutes anyway."""
 
 
 class Asking(Protocol):
-    """The way to minions."""
+    """Sends questions to minions."""
 
     def fetch(self, minion: str, what: str) -> None:
         """Ask a minion for its `functions`, `grains` or `resources`."""
@@ -312,8 +312,7 @@ class Asking(Protocol):
 
 
 class AskingEverywhere:
-    """The way to minions whose sessions are with any of the masters that share a store. What is lost on it is asked for
-    in the next session."""
+    """Sends questions to minions of all masters that share a store. A lost question is repeated in the next session."""
 
     def __init__(self, reactor: Reactor, link: Asking, store: SharedStore, clock: Clock, me: str) -> None:
         """`me` is the name of this master."""
@@ -325,7 +324,8 @@ class AskingEverywhere:
         self._waiting: dict[str, set[MinionId]] = {}
 
     def fetch(self, minion: str, what: str) -> None:
-        """As Asking.fetch. The other masters are told later in this turn, because a transaction may be open."""
+        """As Asking.fetch. The event for other masters is stored later in this turn, because a transaction may be
+        open."""
         self._link.fetch(minion, what)
         if not self._waiting:
             self._reactor.call_soon(self._tell)
@@ -356,7 +356,7 @@ def ask_claimants(registrations: Registrations, link: Asking, free: Collection[T
 
 
 MINES_MEMORY = 32 * MIB
-"""Bytes of mines that one MWorker holds, so that readers of the whole fleet's mine do not read its files again."""
+"""Bytes of mines that one MWorker caches for readers of the whole fleet's mine."""
 
 
 class MineValue(NamedTuple):
@@ -369,7 +369,7 @@ class MineValue(NamedTuple):
 
 
 class Mines:
-    """The mines that were read last, current with the changes of all processes. Raises StoreError."""
+    """A cache of mines, kept current with the changes of all processes. Raises StoreError."""
 
     def __init__(self, banks: Banks, memory: int = MINES_MEMORY) -> None:
         self._bank = banks.bank(MINE)
@@ -379,7 +379,7 @@ class Mines:
         self._cursor = ""
 
     def follow(self) -> None:
-        """Drop what has changed. Call it before a request reads."""
+        """Drop changed values. Call this before a request reads."""
         changes = self._bank.changes(self._cursor)
         self._cursor = changes.cursor
         for minion in list(self._mines) if changes.whole else changes.keys:

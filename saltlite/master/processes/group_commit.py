@@ -25,7 +25,7 @@ WAIT_S = 0.005
 
 @dataclass(frozen=True, slots=True)
 class GroupPart:
-    """What one request, or a batch of reports, has to store.
+    """The changes that one request, or a batch of reports, stores.
 
     `store` changes nothing but the store; `stored` gets its result after the commit. `alone` does both, in a
     transaction of its own. `stored` and `alone` raise nothing. `appends_only`: see `Store.write`.

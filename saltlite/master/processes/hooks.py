@@ -1,13 +1,13 @@
-"""The process of hooks: it follows the event log by cursor, and begins the jobs and runners of hooks that match.
+"""The process of hooks: it follows the event log by a cursor, and begins the jobs and runners of hooks that match.
 
-Each is authorised at that moment as if its user had asked, by the same handler that serves clients. A job begins once
+Each one is authorised at that moment by the handler that serves clients, as if its user had asked. A job begins once
 per event even if the process dies repeatedly, because its request id follows from the event; a runner begins at most
 once, because the cursor is written first.
 
 Each runner runs in its own process as the hook's user, started by a separate process (`Starter`), which keeps the
 rights of the master's start. Its only input is a socket pair with the process of hooks, which names the hook and the
 arguments; user and function come from the starter's own copy of the configuration, so a compromised process of hooks
-cannot have anything else run.
+cannot run anything else.
 """
 
 from __future__ import annotations
@@ -228,8 +228,8 @@ class Hooks:
 
 
 def principal_of(user: str, *, differs: bool) -> Principal:
-    """The principal of `as`: a local user, or `backend:user`, without the groups that only a login tells. `differs`:
-    his uid may be another one on each master.
+    """The principal of `as`: a local user, or `backend:user`, without groups, which are known only after a login.
+    `differs`: the uid of a local user may differ between masters.
 
     Raises RefusedError when there is no such local user.
     """
@@ -239,7 +239,7 @@ def principal_of(user: str, *, differs: bool) -> Principal:
     uid = uid_of(user)
     if uid < 0:
         raise RefusedError(f"there is no user {user!r} on this machine")
-    # The next master that fires the hook has to find the jobs that this one began (G2).
+    # If another master takes over the hook, it has to find the jobs that this one began (G2).
     return Principal(user, uid, groups=groups_of(user), is_of_hook=differs)
 
 
@@ -303,7 +303,7 @@ def start_starter(hooks: tuple[Hook, ...], config_dir: str) -> socket.socket | N
 
 
 def run_of_hook(hooks: Mapping[str, Hook], message: Mapping[str, Any]) -> RunnerStart:
-    """The runner that the process of hooks asks for. Raises KeyError for a hook that is not in the configuration."""
+    """The runner for a request of the process of hooks. Raises KeyError for a hook that is not in the configuration."""
     hook = hooks[message["hook"]]
     return RunnerStart(
         f"hook {hook.name}", hook.user, hook.fun, message["args"], message["kwargs"], message["jid"], hook.user

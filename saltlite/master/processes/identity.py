@@ -65,9 +65,9 @@ FLEET_FILES = ("fleet.key", "fleet.chain", "fleet.id", "master.cert")
 """The files that define the fleet of this master."""
 HOLDER = "fleet.holder"
 INVITED = "fleet.invited"
-"""The list of the masters that this one has invited (`renewal`)."""
+"""The masters that this one has invited (`renewal`)."""
 ANSWER_FILE = "renewed-certificate.json"
-"""In data_dir: the certificate that an invited master was offered."""
+"""In data_dir: the new certificate that was offered to an invited master."""
 SHARED_KEY, NEW_SHARED_KEY = "shared.key", "shared.key.new"
 LOST = ".lost"
 """The suffix of files of a lost fleet key."""
@@ -255,7 +255,7 @@ def fleet_key(pki_dir: str) -> bytes:
 
 
 def own_keys(pki_dir: str) -> tuple[bytes, bytes]:
-    """The public keys of this master, for its link process and for jobs, which are made if they are missing. Raises
+    """The public keys of this master, for its link process and for jobs. Missing keys are created. Raises
     StartupError."""
     with locked(pki_dir):
         renewed = _decoded(read_secret(_path(pki_dir, "master.cert"))) is not None
@@ -265,9 +265,9 @@ def own_keys(pki_dir: str) -> tuple[bytes, bytes]:
 
 
 def install_invited(pki_dir: str, certificate: MasterCertificate, chain: bytes, shared: bytes, holder: str) -> None:
-    """Make this the pki_dir of a master that was invited. Raises StartupError.
+    """Write the files of an invited master to this pki_dir. Raises StartupError.
 
-    The certificate is written last: until then no master starts here, and this can be repeated.
+    The certificate is written last. Until then no master starts here, and the call can be repeated.
     """
     with locked(pki_dir):
         write_secret(_path(pki_dir, SHARED_KEY), shared)
@@ -279,8 +279,8 @@ def install_invited(pki_dir: str, certificate: MasterCertificate, chain: bytes, 
 
 
 def replace_certificate(pki_dir: str, certificate: MasterCertificate, chain: bytes) -> None:
-    """Make this verified certificate, which may be by a successor of the fleet key, that of this invited master. The
-    caller holds the lock (`locked`), and repeats it after an interruption. Raises StartupError."""
+    """Use this verified certificate for this invited master. A successor of the fleet key may have signed it. The
+    caller holds the lock (`locked`), and repeats the call after an interruption. Raises StartupError."""
     if certificate.fleet_public != certificate_of(pki_dir).fleet_public:
         write_secret(_path(pki_dir, "fleet.chain"), chain)
         _write_id(pki_dir, certificate.fleet_public)
@@ -302,7 +302,7 @@ def sign_certificate(pki_dir: str, name: str, static_public: bytes, job_public: 
 
 
 def shared_key(pki_dir: str) -> bytes | None:
-    """The secret of all masters of one store; None if this one never shared a store. Raises StartupError."""
+    """The secret that all masters of one store share; None if this master never shared a store. Raises StartupError."""
     path = _path(pki_dir, SHARED_KEY)
     key = read_secret(path)
     if key is not None and len(key) != KEY_BYTES:
@@ -314,7 +314,8 @@ def shared_key(pki_dir: str) -> bytes | None:
 
 
 def seal_key(pki_dir: str, purpose: str) -> bytes:
-    """A key of 32 bytes for one purpose, the same on all masters of the store. Raises StartupError without one."""
+    """A key of 32 bytes for one purpose, the same on all masters of the store. Raises StartupError without
+    shared.key."""
     secret = shared_key(pki_dir)
     if secret is None:
         raise StartupError(
@@ -325,12 +326,12 @@ def seal_key(pki_dir: str, purpose: str) -> bytes:
 
 
 def derived_key(secret: bytes, purpose: str) -> bytes:
-    """The key for one purpose: HKDF-Expand with SHA-256, as the secret is uniformly random."""
+    """The key for one purpose. HKDF-Expand with SHA-256 is enough, because the secret is uniformly random."""
     return hmac.digest(secret, b"saltlite several masters: " + purpose.encode() + b"\x01", "sha256")
 
 
 def begin_shared_key(pki_dir: str) -> bytes:
-    """A shared.key that is not in use yet, the same after an interruption. Raises StartupError."""
+    """Create a shared.key that is not in use yet, or return the one of an interrupted call. Raises StartupError."""
     with locked(pki_dir):
         path = _path(pki_dir, NEW_SHARED_KEY)
         key = read_secret(path)
@@ -341,20 +342,20 @@ def begin_shared_key(pki_dir: str) -> bytes:
 
 
 def use_shared_key(pki_dir: str) -> None:
-    """The store is sealed with the key of `begin_shared_key`. Raises StartupError."""
+    """Use the key of `begin_shared_key` from now on: the store is sealed with it. Raises StartupError."""
     with locked(pki_dir):
         write_secret(_path(pki_dir, SHARED_KEY), _key(pki_dir, NEW_SHARED_KEY))
         os.unlink(_path(pki_dir, NEW_SHARED_KEY))
 
 
 def stamps(pki_dir: str, *beside: str) -> tuple[tuple[int, int] | None, ...]:
-    """Identifies the versions of the fleet files and of these `beside`: a change replaces the file."""
+    """Identifies the versions of the fleet files and of the files `beside` them. Every change replaces the file."""
     names = (*FLEET_FILES, HOLDER, SHARED_KEY, "fleet.key.next")
     return tuple(stamp(path) for path in (*(_path(pki_dir, name) for name in names), *beside))
 
 
 def stamp(path: str) -> tuple[int, int] | None:
-    """Identifies the version of a file that is replaced to change it; None if there is none."""
+    """Identifies the version of a file that changes only by replacement; None if the file does not exist."""
     try:
         found = os.stat(path)
     except OSError:
@@ -415,7 +416,7 @@ def _ensure(pki_dir: str, name: str, now: float, accepted: int) -> bool:
 
 
 def _check_invited(pki_dir: str, name: str, now: int, certificate: MasterCertificate, holder: str) -> None:
-    """Raises StartupError if the certificate of an invited master is not for it, or has expired."""
+    """Raises StartupError if the certificate of an invited master is for another one, or has expired."""
     again = (
         f"run `saltlite master request` here, `saltlite master invite` on the machine of {holder}, and "
         "`saltlite master join` here"

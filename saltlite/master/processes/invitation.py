@@ -1,10 +1,10 @@
-"""How a further master gets into a fleet: its request, the invitation that answers it, and what it writes on the disk.
+"""How another master joins a fleet: its request, the invitation that answers it, and the files that joining writes.
 
-Both are small JSON files that a person carries from one machine to the other. A request has the public keys of the new
-master. An invitation has its certificate, `shared.key` and the address of the database; it is signed by the fleet key
-and encrypted to the key of the request (X25519 with a fresh key, HKDF-SHA256, ChaCha20-Poly1305), so that only the
-requesting machine can use it. Neither file proves who made it: a person compares the fingerprint of the request where
-the invitation is made, and the fingerprint of the fleet where it is used.
+Both are small JSON files that a person copies from one machine to the other. A request contains the public keys of the
+new master. An invitation contains its certificate, `shared.key` and the address of the database. It is signed by the
+fleet key and encrypted to the key of the request (X25519 with a fresh key, HKDF-SHA256, ChaCha20-Poly1305), so that
+only the requesting machine can use it. Neither file proves who made it. A person compares the fingerprint of the
+request when making the invitation, and the fingerprint of the fleet when using it.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ FILE_MAX = 64 * 1024
 """Bytes of a request or an invitation."""
 VERSION = 1
 EXPIRES_S = 86_400.0
-"""How long an invitation can be used, unless another time is given."""
+"""How long an invitation is valid by default."""
 _REQUEST, _INVITATION = "master request", "master invitation"
 _DOMAIN = b"saltlite master invitation 1\0"
 
 
 @dataclass(frozen=True, slots=True)
 class MasterRequest:
-    """The public keys of a master that wants to be invited."""
+    """The request of a master for an invitation: its name and public keys."""
 
     name: str
     static_public: bytes
@@ -45,18 +45,18 @@ class MasterRequest:
 
     @property
     def fingerprint(self) -> Fingerprint:
-        """What a person compares: it covers the name and both keys."""
+        """The fingerprint that a person compares. It covers the name and both keys."""
         return fingerprint(self.static_public + self.job_public + self.name.encode())
 
     def encode(self) -> str:
-        """The text of its file."""
+        """The content of the request file."""
         fields = {"name": self.name, "static": self.static_public.hex(), "job": self.job_public.hex()}
         return json.dumps({"saltlite": _REQUEST, "version": VERSION, **fields}) + "\n"
 
 
 @dataclass(frozen=True, slots=True)
 class MasterInvitation:
-    """What a master gets that is invited."""
+    """The content of an invitation."""
 
     certificate: MasterCertificate
     chain: bytes
@@ -73,7 +73,7 @@ class MasterInvitation:
 
 
 def request_of(pki_dir: str, name: str) -> MasterRequest:
-    """The request of this machine's master; its own keys are made if they are missing. Raises SaltliteError."""
+    """The request of this machine's master. Missing keys are created. Raises SaltliteError."""
     if not is_name(name):
         raise UsageError(f"{name[:80]!r} cannot be the name of a master: set `master_name` (at most 64 bytes)")
     refuse_fleet_of_its_own(pki_dir)
@@ -131,8 +131,8 @@ def invite(pki_dir: str, request: MasterRequest, database: str, now: float, expi
 
 
 def read_invitation(path: str, pki_dir: str, name: str, now: float) -> MasterInvitation:
-    """The invitation in a file, if it is for this machine's master and valid; who made it is for the caller to compare.
-    Raises UsageError, and RefusedError for one that has expired or was altered."""
+    """The invitation in a file, checked to be valid and for this machine's master. The caller has to check who made it.
+    Raises UsageError, and RefusedError for an invitation that has expired or was altered."""
     again = "make a new one by `saltlite master invite` from the request of this machine"
     fields = _fields(path, _INVITATION, "`saltlite master invite` makes it")
     try:
@@ -180,7 +180,7 @@ def read_invitation(path: str, pki_dir: str, name: str, now: float) -> MasterInv
 
 
 def join(pki_dir: str, invitation: MasterInvitation) -> None:
-    """Make this machine's master one of that fleet. Raises SaltliteError."""
+    """Let this machine's master join that fleet. Raises SaltliteError."""
     refuse_fleet_of_its_own(pki_dir)
     identity.install_invited(
         pki_dir, invitation.certificate, invitation.chain, invitation.shared_key, invitation.holder
@@ -216,6 +216,6 @@ def _fields(path: str, kind: str, hint: str) -> dict[str, Any]:
 
 
 def _cipher(own: X25519PrivateKey, other: bytes, ephemeral: bytes, static: bytes) -> ChaCha20Poly1305:
-    """The cipher of one invitation: its key is used once. Raises ValueError for a key that is none."""
+    """The cipher of one invitation, whose key is used once. Raises ValueError for an invalid public key."""
     shared = own.exchange(X25519PublicKey.from_public_bytes(other))
     return ChaCha20Poly1305(HKDF(SHA256(), 32, salt=ephemeral + static, info=_DOMAIN).derive(shared))

@@ -52,8 +52,8 @@ again: with 200 ms it was one in five."""
 REPORT_BYTES = 4 * KIB
 """Bytes of a report beside its body: a state with the longest reason takes half of it."""
 DECIDE_S = 2.0
-"""An MWorker that has owed a verdict about a key for so long gets no more of them until it has said it: more than a
-contest of two masters takes (`saltlite.master.processes.contests`)."""
+"""An MWorker that has not answered about a key for this long is not asked about others until it answers. A contest of
+two masters takes less (`saltlite.master.processes.contests`)."""
 STORE_RETRY_S = 1.0
 """After this time, reports that could not be stored are tried again."""
 PUBLISHERS_MAX = 10_000
@@ -83,7 +83,7 @@ class MWorkerChannel:
     requests: dict[tuple[int, int], MinionRequest] = field(default_factory=dict)
     """By session and number."""
     undecided: dict[int, tuple[Decide, float]] = field(default_factory=dict)
-    """The keys that it has to decide about, by session, oldest first, and when it was asked, in monotonic seconds."""
+    """When it was asked about a key, in monotonic seconds, by session; oldest first."""
     watches: bool = False
     """Whether it hears of all commits, not only of those of jobs that it published."""
 
@@ -109,11 +109,11 @@ class LinkProcess:
         self._has_worked = True
         """Whether anything but heartbeats and ticks has happened since the last tick."""
         self._is_idle = False
-        """Whether nothing else has happened since the tick before: then heartbeats may wait for each other, because
-        most of what one costs is that threads wake up for it."""
+        """Whether nothing else has happened since the previous tick. Then heartbeats are read in batches, because most
+        of the cost of one is that threads wake up for it."""
         self._recorded = False
         self._asks_contests: MWorkerChannel | None = None
-        """The membership process, once it has asked for a sign of life of a session."""
+        """The membership process, once it has asked whether a session is alive."""
         self._stopping = False
         self._unstored: list[MinionReport] = []
         self._skipped = 0
@@ -325,9 +325,9 @@ class LinkProcess:
         self._to_mworker(list(again))
 
     def _decider(self) -> MWorkerChannel:
-        """Who decides about the keys of this turn, which it does together: the least busy one, of equals each in
-        turn, but not the first, who stores sessions and answers their first pulls, nor one that stands still, if there
-        is another."""
+        """The MWorker that decides about all keys of this turn: the least busy one, or of several each in turn. If
+        there is another choice, it is neither the first one, which stores sessions and answers their first pulls, nor
+        one that is stuck."""
         self._turns += 1
         others = self._mworkers[1:] or self._mworkers
         first = self._turns % len(others)
@@ -335,7 +335,7 @@ class LinkProcess:
         return min(in_turn, key=lambda mworker: (self._stands_still(mworker), len(mworker.batches)))
 
     def _stands_still(self, mworker: MWorkerChannel) -> bool:
-        """Whether it owes a verdict for too long. What it has owed for DECISION_S has been given up."""
+        """Whether it has not answered about a key for too long. Questions older than DECISION_S were abandoned."""
         now = self._reactor.now()
         while mworker.undecided:
             oldest, (_decide, asked_at) = next(iter(mworker.undecided.items()))
@@ -419,7 +419,7 @@ class LinkProcess:
                 manager.contest_over(Fingerprint(message["key"]), message["boot"], message["order"], message["state"])
 
     def _apply(self, membership: MWorkerChannel, message: IpcMessage) -> None:
-        """Apply what other masters have committed, and say so when all sessions reflect it."""
+        """Apply what other masters have committed, and answer when all sessions reflect it."""
         manager = self._manager
         if message["begins"]:
             manager.end_lease()
@@ -431,7 +431,7 @@ class LinkProcess:
             manager.sharing.issuers.others_are(message["certs"])
         if message["lease"] is not None:
             manager.lease(message["lease"])
-        # A master that begins anew has skipped the events of what others did before it joined.
+        # A master that begins a new start has skipped the events from before it joined.
         for mworker in self._mworkers if message["elsewhere"] or message["begins"] else ():
             mworker.channel.send(pack(ipc.elsewhere(message["elsewhere"], anew=message["begins"])))
         membership.channel.send(pack({"t": "masters_done", "n": message["n"]}))

@@ -1,7 +1,7 @@
 """The channel between the link process and the other processes of the master, and the messages on it.
 
-Each message is one small map over a private Unix socket. Both ends are processes of this master, so the maps are not
-checked against a schema; sizes are limited all the same, because data of minions travels in them.
+Each message is a small map on a private Unix socket. Both ends are processes of this master, so the maps are not
+checked against a schema. Their size is limited, because they contain data of minions.
 
     link -> MWorker    decide, reports, pull, presence, wake_up, keys_done, last_seen, stats, suspect, request,
                        elsewhere
@@ -52,7 +52,7 @@ QUESTION_S = 5.0
 MWORKER = "mworker"
 MAINTENANCE = "maintenance"
 MEMBERSHIP = "membership"
-"""Roles: an MWorker receives work and presence; the others only send, and get answers to what they ask."""
+"""Roles: an MWorker receives work and presence; the others only send, and receive answers to their questions."""
 
 
 # -- messages of the link process
@@ -138,10 +138,10 @@ def masters(
     elsewhere: Sequence[tuple[str, bool]] = (),
     lease: float | None = None,
 ) -> IpcMessage:
-    """What the other masters that share the store have committed: their certificates, keys that changed as in `keys`,
-    sessions that began there, (minion, boot, run, handshake), and which minions came or went, as in `elsewhere`.
-    `lease`: this master may act until then (`Clock.boottime`). `begins`: the sessions that it has are over first.
-    Answered by `masters_done` when every session reflects it."""
+    """What the other masters that share the store have committed: their certificates, changed keys as in `keys`,
+    sessions that began there as (minion, boot, run, handshake), and minions that came or went as in `elsewhere`.
+    `lease`: this master may act until then (`Clock.boottime`). `begins`: the present sessions end first. Answered by
+    `masters_done` when every session reflects the changes."""
     return {
         "t": "masters",
         "n": number,
@@ -155,8 +155,8 @@ def masters(
 
 
 def elsewhere(items: Sequence[tuple[str, bool]], *, anew: bool) -> IpcMessage:
-    """Whether each of these minions has a session with another master that shares the store. `anew`: it is not known
-    what happened to the others meanwhile, so the store is to be read."""
+    """Whether each of these minions has a session with another master that shares the store. `anew`: events may have
+    been missed, so the receiver has to read the store."""
     return {"t": "elsewhere", "items": list(items), "anew": anew}
 
 
@@ -166,7 +166,8 @@ def ask_last_seen(number: int, minions: Sequence[str]) -> IpcMessage:
 
 
 def contest(number: int, newcomer: Newcomer) -> IpcMessage:
-    """Another start of a minion has come to another master: is the session here alive? Answered by `contest_over`."""
+    """Another start of a minion has connected to another master: is the session here alive? Answered by
+    `contest_over`."""
     order = [newcomer.run, newcomer.handshake]
     return {
         "t": "contest",
@@ -261,14 +262,14 @@ class LinkChannel:
         self._send({"t": "replaced", "id": minion, "run": run, "handshake": handshake})
 
     def contest_over(self, newcomer: Newcomer, state: str) -> None:
-        """The verdict about a session that has waited for the answer of another master."""
+        """The verdict about a session that waited for the answer of another master."""
         order = [newcomer.run, newcomer.handshake]
         about = {"key": newcomer.fingerprint, "boot": newcomer.boot, "order": order}
         self._send({"t": "contest_over", **about, "state": state})
 
     def placement(self, directory: tuple[bytes, bytes], *, draining: bool) -> None:
-        """The signed directory of the masters, and whether this one drains. Sent again after each renewal, because a
-        new link process has to know it."""
+        """The signed directory of the masters, and whether this one drains. It is sent after each renewal, so that a
+        new link process has it."""
         self._send({"t": "placement", "directory": list(directory), "draining": draining})
 
     def committed(self, number: int, items: Sequence[tuple[str, list[str]]], skipped: int = 0) -> None:
@@ -302,8 +303,8 @@ class LinkChannel:
         self._send(wake_up(committed))
 
     def ask(self, message: Callable[[int], IpcMessage], done: Callable[[IpcMessage | None], None]) -> None:
-        """Ask the link process; `done` gets its answer, or None after QUESTION_S. The one of MEMBERSHIP gets
-        None when the link process ends, too."""
+        """Ask the link process; `done` gets its answer, or None after QUESTION_S. For MEMBERSHIP it also gets None when
+        the link process ends."""
         self._numbers += 1
         number = self._numbers
         self._asked[number] = done
@@ -347,7 +348,7 @@ class LinkChannel:
     def _closed(self, _reason: str) -> None:
         self._channel = None
         if self._role == MEMBERSHIP:
-            # It renews its lease with an answer only, and the next link process needs one soon.
+            # The membership process needs an answer to renew its lease, and the next link process needs the lease soon.
             for number in list(self._asked):
                 self.answered(number, None)
         self._on_loss()

@@ -1,4 +1,4 @@
-"""Wrong passwords, counted by all masters of a store together.
+"""Limits wrong passwords across all masters of a store.
 
 The process that checks passwords counts those of its own master. An attacker could otherwise try as many passwords on
 each master as on one. Guesses that are checked at the same moment do not see each other: each master may let through
@@ -16,22 +16,22 @@ from saltlite.model.dataclass import dataclass
 
 
 class LoginLimiter:
-    """Asked before each check of a password, and told of each wrong one. Times are those of the database: the clocks
-    of masters may differ. Both methods raise StoreError, and the login is then refused."""
+    """Called before each check of a password, and after each wrong one. Times are those of the database, because the
+    clocks of masters may differ. Both methods raise StoreError, and the login is then refused."""
 
     def __init__(self, store: SharedStore, logins: Logins) -> None:
         self._store = store
         self._logins = logins
 
     def refuse_guesses(self, backend: str, user: str) -> None:
-        """Raises LoginError while that name has to wait, whatever the password is."""
+        """Raises LoginError while logins with that name have to wait."""
         limiter = guess_limiter(_StoredFillTimes(self._store))
         wait_s = limiter.wait_s(self._logins.mark_of(backend, user), self._store.clock())
         if wait_s > 0:
             raise LoginError(f"too many wrong passwords for this name: try again in {wait_s:.0f} s")
 
     def count(self, backend: str, user: str) -> None:
-        """The password was wrong."""
+        """Count a wrong password."""
         now = self._store.clock()
         with self._store.write() as writer:
             # No other writer changes the row until this transaction ends.
@@ -41,7 +41,7 @@ class LoginLimiter:
 
 @dataclass(frozen=True, slots=True)
 class _StoredFillTimes:
-    """Implements `saltlite.limits.FillTimes`. A key is the mark of a name."""
+    """Implements `saltlite.limits.FillTimes`. A key is the digest of a name."""
 
     store: SharedStore
     change: Callable[[str, float], None] | None = None

@@ -97,12 +97,12 @@ class Maintenance:
             self.repeat_alone(every_s, work)
 
     def repeat_alone(self, every_s: float, work: Callable[[], bool | None]) -> None:
-        """As `repeat`, for what one of the masters does that share the store."""
+        """As `repeat`, for work that only one of the masters that share the store does."""
         self.repeat(every_s, lambda: work() if self._is_alone() else None)
 
     def repeat(self, every_s: float, work: Callable[[], bool | None], *, first_s: float = FIRST_S) -> None:
-        """Do `work` every `every_s` seconds, first after `first_s` at most, and log its exceptions. While it returns
-        true it goes on after PAUSE_S.
+        """Call `work` every `every_s` seconds, for the first time after at most `first_s`, and log its exceptions.
+        While it returns true, call it again after PAUSE_S.
         """
 
         def run() -> None:
@@ -179,7 +179,7 @@ SHARE = 0.05
 
 
 def _maintains(store: Store, clock: Clock, me: str) -> Callable[[], bool]:
-    """Whether this process maintains the store: that of one master, if several share it."""
+    """Whether this process maintains the store. If several masters share the store, one of them does."""
     if not me:
         return lambda: True
     from saltlite.master.store.readers import SharedCursor  # noqa: PLC0415 - for a shared store only
@@ -242,7 +242,7 @@ class EndedArguments:
 
 REGISTRY_LOOK_S = 15.0
 FOLLOW_S = 1.0
-"""How often a master copies what minions reported to others, so that requests have little to catch up with."""
+"""How often a master copies what minions reported to other masters, so that requests have little to copy."""
 ORPHANS_S = 600.0
 ASK_AGAIN_S = 600.0
 """A minion that does not register is asked again after REGISTRY_LOOK_S, then after twice that, up to this: its
@@ -281,7 +281,7 @@ class RegistryMaintenance:
         """By minion: when to ask again (monotonic seconds), and the pause before that."""
 
     def follow(self) -> None:
-        """Copy what minions reported to other masters. Raises StoreError."""
+        """Copy what minions reported to other masters, from the shared store. Raises StoreError."""
         with self._opened():
             pass  # opened with all of it
 
@@ -378,7 +378,7 @@ def begin_maintenance(
 ) -> Maintenance:
     """Do all maintenance of a master from now on. `copies` is the folder of files in transit."""
     areas = CopyAreas(copies)
-    # Files have the times of this machine.
+    # The times of files are those of this machine's clock.
     files_clock = clock
     shared = cast("SharedStore", store) if config.several_masters else None
     clock = clock_of(config, store)

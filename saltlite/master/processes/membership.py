@@ -1,16 +1,17 @@
-"""The process of a master that shares its store with others: its lease, and what the others commit.
+"""The membership process of a master that shares its store with others: it renews the lease and follows their events.
 
-Once a second, and when another master has committed something, it renews the row of this master, reads the events since
-its cursor, and passes to the link process what concerns its sessions: keys that changed, sessions that are older than
-those of other masters, and jobs and kills of these; and which minions the others have. The link process answers when
-all its sessions reflect the changed keys. Only then does the cursor move on, as `applied`, and this master gets a lease
-for LEASE_S from the moment at which it sent the renewal. Whoever revokes a key waits until every other master has
-applied that, and fences those that have not after FENCE_S: their leases are over by then (S5). No two clocks are
-compared.
+It renews the row of this master once a second. Then, and whenever another master has committed something, it reads the
+events after its cursor. It tells the link process what concerns its sessions: keys that changed, sessions that a newer
+one at another master replaces, jobs and kills of other masters, and which minions the others have. The link process
+answers when all its sessions reflect the changed keys. Only then does the cursor advance, which is stored as `applied`,
+and the master gets a lease for LEASE_S, counted from the moment at which it sent the renewal. A master that revokes a
+key waits until every other master has applied the change. It fences those that have not after FENCE_S, when their
+leases have expired (S5). Clocks of different machines are never compared.
 
-A renewal that was committed after a key had lost its rights, while this master had not applied that, gives no lease:
-whoever waits for that may fence this master after it, and the next one who revokes a key does not wait for a master
-that is fenced. For the same reason a master that begins anew ends its lease before it says that it has none.
+A renewal gives no lease if it was committed after a key had lost its rights and this master had not applied that
+change. Otherwise the master that waits for the change could fence this one after the renewal, and the next revocation
+would not wait for a fenced master that still has a lease. For the same reason a master that begins a new start ends its
+lease before it stores that it has none.
 
 A master joins without a lease until all others have its certificate, which minions need to verify its jobs.
 """
@@ -73,16 +74,16 @@ log = logging.getLogger(__name__)
 
 RENEW_S = 1.0
 LEASE_S = 4.0
-"""How long a renewal is good for; four may fail in a row."""
+"""How long a lease lasts after its renewal was sent."""
 LOST_S = 10.0
-"""A master that has not renewed for so long is fenced, so that its minions count as away."""
+"""A master that has not renewed its lease for this long is fenced, and its minions count as away."""
 SIGN_AGAIN_S = 86_400.0
-"""How often the directory is signed anew while the masters stay the same: then every minion has one of that day, and
-refuses those of the days before."""
+"""How often the directory is signed again while the masters stay the same. Then every minion has the directory of that
+day, and refuses those of earlier days."""
 LEAVE_WAIT_S = 2.0
-"""How long this process outlives SIGTERM to see the link process end: then the whole master stops."""
+"""How long this process waits after SIGTERM for the link process to end, which it does when the whole master stops."""
 AFTER_ALL = 2**63
-"""A number after that of every event."""
+"""Greater than the number of any event."""
 _KEY_TAGS = frozenset({tag_key(), tag_auth()})
 
 
@@ -99,7 +100,7 @@ def _has_joined(events: Iterable[Event]) -> bool:
 
 
 def _jobs_of(events: Iterable[Event]) -> set[str] | None:
-    """The jobs that all of these events are of; None if one is of something else."""
+    """The jobs of these events; None if an event does not belong to a job."""
     jobs = set()
     for event in events:
         parts = event.tag.split("/", 3)
@@ -110,8 +111,8 @@ def _jobs_of(events: Iterable[Event]) -> set[str] | None:
 
 
 def _row_problem(row: MasterRow) -> str:
-    """Why no master can have written that row; "" if one can. Whoever can write to the database must not stop all
-    masters by a row that the link process, or minions, cannot read."""
+    """Why no master can have written this row; "" if one can. A row that the link process or minions cannot read must
+    not stop the masters, whoever wrote it."""
     try:
         certificate = MasterCertificate.decode(row.certificate)
         directory.from_rows([[row.name, row.address, row.weight, True]])
@@ -129,22 +130,22 @@ def _ids(listed: object) -> list[MinionId]:
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """What other masters have committed, as far as it concerns this one."""
+    """The changes by other masters that concern this one."""
 
     keys: list[tuple[str, str, str]]
     """(fingerprint, present state, id) of keys that changed."""
     replaced: list[tuple[str, str, int, int]]
     """(minion, boot, run, handshake) of sessions with other masters."""
     elsewhere: list[tuple[str, bool]]
-    """Each minion that came or went, and whether it has a session with another master."""
+    """(minion, whether it has a session with another master) of minions that came or went."""
     has_joined: bool
-    """Whether another master joins, whose certificate the link process needs."""
+    """Whether another master joins. The link process needs its certificate."""
     withdrawn: int
     """The first event by which a key lost its rights; AFTER_ALL without one."""
 
     @property
     def concerns_link(self) -> bool:
-        """Whether the link process has to know any of it."""
+        """Whether any of this has to be sent to the link process."""
         return bool(self.keys or self.replaced or self.elsewhere or self.has_joined)
 
 
@@ -164,7 +165,7 @@ class DirectorySigner:
         self._again_at = 0.0
 
     def directory(self, masters: Iterable[MasterRow], read_at: float) -> tuple[bytes, bytes]:
-        """The content with these masters, which were read at that time of the database, and its signature."""
+        """The encoded directory of these masters, which were read at `read_at` (database time), and its signature."""
         before = {one.name: one.is_up for one in self._entries or ()}
         entries = [
             MasterEntry(row.name, row.address, row.weight, _takes_sessions(row, before=before.get(row.name, False)))
@@ -181,12 +182,12 @@ class DirectorySigner:
 
 
 def _takes_sessions(row: MasterRow, *, before: bool) -> bool:
-    # A master that begins anew is up again in a second: minions would get two directories for that.
+    # A master that begins a new start is up again within a second, so minions are not sent two directories for that.
     return before if row.state is MasterState.JOINING else row.state is MasterState.UP
 
 
 class Membership:
-    """The life of this master among those that share its store."""
+    """Holds the lease of this master, and applies the changes of those that share its store."""
 
     def __init__(
         self,
@@ -214,20 +215,20 @@ class Membership:
         self._last: Event | None = None
         """The event `applied`, if this process has read it."""
         self._seen: dict[tuple[str, int, int], float] = {}
-        """When each master was first seen with so many renewals."""
+        """When each master was first seen with its present count of renewals."""
         self._looked_at = clock.monotonic()
         self._renew_at = clock.monotonic()
         self._busy = False
         self._again = False
         self._link_state = LinkState.UNKNOWN
         self._renewed_at: float | None = None
-        """When the renewal was sent whose lease the link process does not have yet."""
+        """When the last renewal was sent, until the link process has the lease for it."""
         self._renewed_after = 0
         """The last event before that renewal."""
         self._draining = Draining.NO
         self._is_failing = False
         self._named: set[str] = set()
-        """The masters whose rows cannot be read, as the log has said."""
+        """The masters whose rows cannot be read and are already named in the log."""
         self._leave: Callable[[], None] | None = None
         self._signal = store.listen()
         reactor.add_reader(self._signal.fileno(), self._notified)
@@ -242,7 +243,7 @@ class Membership:
         self._turn()
 
     def _turn(self) -> None:
-        """Look at what is new, and renew when that is due; at most one at a time."""
+        """Apply new events, and renew the lease if that is due. One turn runs at a time."""
         if self._busy:
             self._again = True
             return
@@ -256,7 +257,7 @@ class Membership:
         else:
             self._is_failing = False
             if self._again and not self._busy:
-                # Messages and timers first.
+                # Handle messages and timers first.
                 self._reactor.call_soon(self._turn)
 
     def _look(self) -> None:
@@ -280,11 +281,11 @@ class Membership:
             self._renewed_at = sent_at if stored.has_lease else None
         events = self._store.events(self._me.applied, EVENTS)
         if self._store.place != self._place:
-            # Another server answers now, and the renewal finds out what it has lost.
+            # Another server answers now. The renewal finds out whether it has lost events.
             self._renewed_at = None
             self._renew_soon()
             return
-        # Read after the events: the certificate of a master that joins is there.
+        # Read after the events, so that the rows include the certificate of a master that joins.
         read_at = self._clock.wall()
         masters = self._store.masters()
         news = self._news(events)
@@ -301,8 +302,8 @@ class Membership:
             self._renewals.look(masters)
 
     def _readable(self, masters: Sequence[MasterRow]) -> list[MasterRow]:
-        """The rows that link processes and minions can read. Of its own row, this master uses the state alone: it knows
-        the rest, which somebody else may have changed."""
+        """The rows that link processes and minions can read. Only the state is taken from this master's own row,
+        because somebody else may have changed the other columns."""
         problems = {row.name: _row_problem(row) for row in masters if row.name != self._me.name}
         for name in [name for name, problem in problems.items() if problem and name not in self._named]:
             log.error(
@@ -320,7 +321,8 @@ class Membership:
         ]
 
     def _end_lease(self) -> None:
-        """The link process acts no more; until it has said so, the others wait for this master as before."""
+        """End the lease of the link process. Until it has confirmed that, the other masters wait for this one as
+        before."""
         self._busy = True
 
         def done(reply: IpcMessage | None) -> None:
@@ -335,7 +337,7 @@ class Membership:
         self, events: Sequence[Event], news: News, masters: Sequence[MasterRow], others: Sequence[bytes]
     ) -> None:
         """`others` are the certificates of the other masters."""
-        # Without all that was committed before the renewal, a key may have changed that its sessions do not reflect.
+        # There is no lease until all events before the renewal are read: one may change a key of a session.
         until = self._renewed_at + LEASE_S if self._renewed_at is not None and len(events) < EVENTS else None
         begins = self._link_state.is_stale
         if until is not None:
@@ -371,7 +373,8 @@ class Membership:
         self._link.ask(message, done)
 
     def _applied(self, events: Sequence[Event], news: News, masters: Sequence[MasterRow]) -> None:
-        """The sessions of this master reflect the changes of keys in these events. Raises StoreError."""
+        """Advance the cursor: the sessions of this master reflect the changed keys of these events. Raises
+        StoreError."""
         done = events[: self._hand_over(events)]
         if done:
             if self._renewals is not None:
@@ -381,7 +384,7 @@ class Membership:
             self._link.wake_up(_jobs_of(done))
             self._again = self._again or len(done) < len(events) or len(events) == EVENTS
             if news.keys or news.has_joined:
-                # Others wait for that.
+                # Other masters wait until this is stored.
                 self._renew_soon()
         if self._me.state is MasterState.JOINING and self._is_known(masters):
             self._me = replace(self._me, state=MasterState.UP)
@@ -402,14 +405,14 @@ class Membership:
         return LinkState.STALE
 
     def _renew(self) -> MasterRow | None:
-        """What is stored of this master now; None if the database has lost events that it had applied, so that its
-        cursor tells nothing any more. Raises StoreError."""
+        """Renew the row of this master. Returns the stored row, or None if the database has lost events that this
+        master had applied, so that its cursor is worthless. Raises StoreError."""
         joined_at, now = self._joined_at, self._clock.wall()
         with self._store.write() as store:
             if joined_at >= 0 and self._is_lost(store):
                 return None
             if self._store.place != self._place and joined_at >= 0:
-                # An event of the new time line: until there is one, readers seem to be billions of events behind.
+                # Store an event on the new time line. Without one, readers would seem to be billions of events behind.
                 note(store, self._me.name, MasterEvent.PROMOTED, now)
             self._place = self._store.place
             self._renewed_after = store.last_seq()
@@ -417,7 +420,7 @@ class Membership:
             if self._draining is Draining.AGAIN and store.drain_master(self._me.name):
                 stored = replace(stored, state=MasterState.DRAINING)
             if joined_at < 0 and stored.state is not MasterState.FENCED:
-                # The others read it, and have its certificate then. No session of this start is older.
+                # Masters that have read this event have the certificate. No session of this start is older than it.
                 joined_at = note(store, self._me.name, MasterEvent.JOINED, now)
         if joined_at != self._joined_at:
             self._joined_at = joined_at
@@ -437,7 +440,7 @@ class Membership:
         return not behind(masters, self._me.name, self._joined_at)
 
     def _begin_anew(self, why: str) -> None:
-        """The sessions of this master are over."""
+        """Begin a new start of this master. All its sessions end."""
         log.error("%s: its sessions end", why)
         self._link_state = self._link_state.after_restart()
         self._draining = self._draining.after_restart()
@@ -456,8 +459,9 @@ class Membership:
             self.leave(self._leave)
 
     def leave(self, done: Callable[[], None]) -> None:
-        """This master stops, or this process alone. When the link process ends, the others are told that the sessions
-        are over, which they would notice after LOST_S only. `done` is called then; it may be called later again."""
+        """Stop this process, or the whole master. When the link process has ended, tell the other masters that the
+        sessions are over, which they would otherwise notice only after LOST_S. Then call `done`. It may be called again
+        later."""
         self._leave = done
         if self._link_state.has_lease:
             return
@@ -468,10 +472,10 @@ class Membership:
         done()
 
     def _fence_lost(self, masters: Iterable[MasterRow]) -> None:
-        """Fence the masters that have not renewed for LOST_S, in which this one could see it."""
+        """Fence the masters that have not renewed for LOST_S, if this master could read the rows all that time."""
         now = self._clock.monotonic()
         if now - self._looked_at > LEASE_S:
-            # The database was away, for the others as well perhaps.
+            # The database was unreachable, perhaps for the other masters as well.
             self._seen.clear()
         self._looked_at = now
         seen = {_renewal(row): row for row in masters if row.name != self._me.name}
@@ -521,9 +525,9 @@ class Membership:
         return (str(record.state), record.id) if record is not None else ("deleted", minion)
 
     def _hand_over(self, events: Sequence[Event]) -> int:
-        """Send new jobs of other masters to the minions of this one, have them end what was killed, and ask them for
-        what others lack; how many events that was, as the lease has to be renewed meanwhile. Jobs that are lost here
-        stay in the store, and are pulled."""
+        """Carry out these events: send new jobs of other masters to the minions of this one, cancel killed jobs, and
+        fetch what others need. Returns the number of handled events, because it stops when the lease has to be renewed.
+        Jobs that are lost here stay in the store, and minions pull them."""
         until = self._clock.monotonic() + RENEW_S
         for number, event in enumerate(events):
             if number and self._clock.monotonic() >= until:
@@ -532,7 +536,7 @@ class Membership:
                 self._on_event(event)
             except StoreError:
                 raise
-            # To end here would stop this master for as long as the event is in the database.
+            # An exception here would stop this master for as long as the event is in the database.
             except RemoteProtocolError as error:
                 log.error(  # noqa: TRY400 - a sentence
                     "event %d is passed over, because this master cannot read it (%s): a master of a newer version "
@@ -545,8 +549,8 @@ class Membership:
         return len(events)
 
     def _on_event(self, event: Event) -> None:
-        """Do what this master has to do about an event. Raises StoreError, and RemoteProtocolError if no master of this
-        version wrote it."""
+        """Carry out one event. Raises StoreError, and RemoteProtocolError if no master of this version wrote the
+        event."""
         jid = Jid(str(event.data.get("jid", "")))
         is_turn = event.tag == tag_job_turn(jid) and event.data.get("by") != self._me.name
         if is_turn or event.tag == tag_job_new(jid):
@@ -564,7 +568,7 @@ class Membership:
             self._contests.on_event(event)
 
     def _tell_last_seen(self, question: Event) -> None:
-        """Answer another master when this one last saw minions, if it has any of them."""
+        """Tell another master when this one last saw these minions, if it knows any of them."""
         ids = question.data.get("ids")
         asked = [str(minion) for minion in ids] if isinstance(ids, list) else []
 
@@ -588,7 +592,7 @@ class Membership:
                 self._link.fetch(str(minion), str(what))
 
     def _deliver(self, jid: Jid, *, is_turn: bool) -> None:
-        """Send a new job, or one for which it `is_turn` of further targets."""
+        """Send a new job, or with `is_turn` a batch job whose next targets are due."""
         try:
             job = self._store.job(jid)
         except DamagedError as error:
@@ -596,7 +600,8 @@ class Membership:
             return
         if job is None or (self._is_mine(job) and not is_turn):
             return
-        # The sessions first: a target that is QUEUED after that is never called undelivered when its session ends.
+        # Read the sessions first: the end of a session does not mark a target undelivered that becomes QUEUED after
+        # this.
         rows = self._store.minions({*job.minions, *job.resources})
         here = {row.id for row in rows if row.up and row.master == self._me.name}
         owners = {srn: minion for minion, srns in job.resources.items() for srn in srns}
@@ -604,7 +609,7 @@ class Membership:
         send(job, [target for target in queued if owners.get(target, target) in here], self._link, self._proofs)
 
     def _is_mine(self, job: Job) -> bool:
-        """Whether this master published it, whose own processes hand it over."""
+        """Whether this master published the job. Its MWorkers deliver it then."""
         return job_body.is_signed(self._signer.public, job.body, job.signature)
 
 
@@ -652,7 +657,7 @@ def run_membership(
     reactor.on_signal(signal.SIGTERM, stop)
     # Ctrl-C reaches the whole process group; only the supervisor acts on it.
     reactor.on_signal(signal.SIGINT, lambda: None)
-    # Name servers may let it wait for longer than a lease lasts.
+    # In a thread, because a name server may take longer to answer than a lease lasts.
     threading.Thread(target=_warn_of_address, args=(config,), daemon=True).start()
     ready()
     reactor.run()

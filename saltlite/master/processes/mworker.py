@@ -170,11 +170,11 @@ CLIENT_BUFFER_MAX = 128 * 1024 * 1024
 
 
 AUDIT_HEAD_S = 60.0
-"""Seconds between two looks whether the audit log has new entries, of which the store then knows the last."""
+"""Seconds between two checks for new entries of the audit log. The store is then told the last one."""
 REFUSED_FIELDS = ("verb", "backend", "username", "tgt", "tgt_type", "fun", "id", "jid", "action", "path", "tag")
-"""What the audit log has of a refused request. Arguments of functions are not among them: they may be secrets."""
+"""The fields of a refused request in the audit log, without arguments of functions, which may be secrets."""
 NAME_MAX = 256
-"""Characters of each of them."""
+"""The longest of these fields in an entry, in characters."""
 
 
 @dataclass(eq=False, slots=True)
@@ -191,7 +191,7 @@ class Client:
     sent_at: float = 0.0
     news_due: bool = False
     is_behind: bool = False
-    """Whether its stream could not be read when it was last due."""
+    """Whether reading its stream failed the last time."""
     turn: TurnLabel = NAMELESS
     """The turn of its last request."""
     watches: bool = False
@@ -199,7 +199,7 @@ class Client:
     writing: bool = False
     """Whether its last request waits for the commit."""
     asked: tuple[str, Mapping[str, Any]] = ("", {})
-    """Who sent its last request, if that is known, and the request."""
+    """The sender of its last request, if that is known, and the request."""
 
 
 def _is_of_others(wanted: Follow | Watch) -> bool:
@@ -286,7 +286,7 @@ class MWorker:
             self._committed(None)
 
     def _alone_from_link(self, message: IpcMessage) -> None:
-        # It contains data of a minion, which must not end the MWorker (S8).
+        # The message contains data of a minion, which must not end the MWorker (S8).
         supervised(f"the message {message['t']} of the link", functools.partial(self._one_from_link, message))
 
     def _one_from_link(self, message: dict[str, Any]) -> None:
@@ -310,7 +310,7 @@ class MWorker:
             case "presence":
                 changes = [minions.PresenceChange(*row) for row in message["items"]]
                 if message["whole"] and self._master.shared is not None:
-                    # What is committed after this comes by `elsewhere`.
+                    # Later commits are reported by `elsewhere`.
                     self._logged(lambda: minions.read_elsewhere(self._master))
                 minions.notice(self._master, changes, whole=message["whole"])
                 self._take_clients()
@@ -433,7 +433,7 @@ class MWorker:
             self._committed(moved)
 
     def _committed(self, jobs: Collection[Jid] | None, returned: Sequence[tuple[int, Return]] = ()) -> None:
-        """Something was committed here: send news to our own clients, and wake up the other MWorkers.
+        """Call this after a commit: send news to this MWorker's clients, and wake up the other MWorkers.
 
         `jobs` are those in which a target changed its state or returned; None for any. `returned` are some of the
         returns.
@@ -465,7 +465,7 @@ class MWorker:
         self._reactor.call_later(LOOK_S, self._tick)
 
     def _tell_audit_head(self) -> None:
-        """Let the store know how far the audit log is, so that a cut at its end shows."""
+        """Store the last entry of the audit log, so that missing entries at its end are detected."""
         if self._master.audit is not None and (head := self._master.audit.new_head()) is not None:
             data = {"chain": head.chain, "number": head.number, "hash": head.hash}
             with self._master.store.write() as store:
@@ -693,7 +693,7 @@ class MWorker:
         limiter = self._master.login_limiter
 
         def let_in(verdict: PasswordVerdict) -> None:
-            # A reason says why the password was not checked.
+            # With a reason, the password was not checked.
             if not verdict.ok and not verdict.reason and limiter is not None:
                 limiter.count(login.backend, login.user)
             if not verdict.ok:
@@ -737,7 +737,7 @@ class MWorker:
         except DamagedError:
             raise
         except StoreError as error:
-            # The database is away, or a disk is full: the look after LOOK_S goes on where this one could not.
+            # The database is unreachable, or a disk is full. The next look, after LOOK_S, continues from here.
             if not client.is_behind:
                 log.warning("the stream of %s waits: %s", client.principal, error)
             client.is_behind = True

@@ -1,7 +1,7 @@
-"""What one of the masters that share a store asks the others: whether all have applied a change of a key, and when they
-last saw minions. It fences those that do not answer.
+"""Questions to the other masters that share the store: whether all have applied a change of a key, and when they last
+saw minions. A master that does not apply a change is fenced.
 
-How a master applies changes, and why it may be fenced, is in `saltlite.master.processes.membership`.
+`saltlite.master.processes.membership` explains how a master applies changes, and why it may be fenced.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ from saltlite.wire.framing import IpcMessage
 log = logging.getLogger(__name__)
 
 FENCE_S = 5.0
-"""How long a change of a key waits for a master that does not apply it. Its lease has expired by then, with a second to
-spare for clocks that run at different speeds."""
+"""How long a change of a key waits for a master that does not apply it. The lease of that master has expired by then,
+with a second to spare for clocks that run at different speeds."""
 LOOK_S = 0.02
 """How often the process that changed a key checks whether the other masters have applied it."""
 SEEN_S = 1.0
 """How long an answer waits for other masters to tell when they last saw their minions."""
 SILENT_MAX_S = 1e9
-"""Seconds, more than any minion was ever silent."""
+"""In seconds: longer than any minion can have been silent."""
 EVENTS = 1_000
 """Events per page."""
 
 
 def is_behind(row: MasterRow, seq: int) -> bool:
-    """Whether that master has a lease, and has not applied that event."""
+    """Whether that master has a lease but has not applied that event."""
     return row.has_lease and row.applied < seq
 
 
 def behind(masters: Iterable[MasterRow], me: str, seq: int) -> list[str]:
-    """The names of the other masters that are behind that event."""
+    """The names of the other masters that have a lease but have not applied that event."""
     return [row.name for row in masters if row.name != me and is_behind(row, seq)]
 
 
 def fence(store: SharedStore, name: str, now: float, is_due: Callable[[MasterRow], bool] = lambda _row: True) -> None:
-    """End the sessions of that master, and give its present start no lease again, if that `is_due` by its row now: a
-    master that has renewed since the caller looked may act. Raises StoreError."""
+    """Fence that master if `is_due` is true of its present row: its sessions end, and its present start never gets a
+    lease again. A master that has renewed since the caller looked may act. Raises StoreError."""
     with store.write() as writer:
         # No master can renew during this transaction.
         if not any(row.name == name and is_due(row) for row in store.masters()) or not writer.fence_master(name):
@@ -58,12 +58,12 @@ def fence(store: SharedStore, name: str, now: float, is_due: Callable[[MasterRow
 
 
 def note(store: SharedWriter, name: str, what: MasterEvent, now: float) -> int:
-    """Store that this happens to the master of that name; the number of the event."""
+    """Store an event about that master. Returns the number of the event."""
     return store.put_event(tag_master(name, what), {"name": name}, now)
 
 
 def last_seen_of(silent_s: object, minions: Collection[str]) -> dict[str, float]:
-    """How many seconds ago these were seen, as far as a link process has said so, which is not trusted."""
+    """How many seconds ago these minions were seen, by an answer of a link process, which is not trusted."""
     said = silent_s if isinstance(silent_s, dict) else {}
     return {
         minion: float(since)
@@ -73,14 +73,14 @@ def last_seen_of(silent_s: object, minions: Collection[str]) -> dict[str, float]
 
 
 class Answered(Protocol):
-    """Gets the reply to a question; `known`: whether every other master has applied what was committed."""
+    """Called with the reply to a question; `known`: whether every other master has applied the change."""
 
     def __call__(self, reply: IpcMessage, *, known: bool = True) -> None: ...
 
 
 class OtherMasters:
-    """What a process that answers a client asks the other masters: whether all have applied a change, and when they
-    last saw minions."""
+    """Asks the other masters, for a process that answers clients, whether all have applied a change and when they last
+    saw minions."""
 
     def __init__(self, reactor: Reactor, store: SharedStore, clock: Clock, me: str) -> None:
         self._reactor = reactor
@@ -89,8 +89,8 @@ class OtherMasters:
         self._me = me
 
     def ask(self, question: Question, reply: IpcMessage, answer: Answered) -> None:
-        """Answer with the reply of the link process, once the others have said what the question needs of them.
-        Raises StoreError."""
+        """Answer with the reply of the link process, once the other masters have answered their part. Raises
+        StoreError."""
         if question.everywhere:
             self.wait(question.everywhere, lambda known: answer(reply, known=known))
             return
@@ -101,7 +101,7 @@ class OtherMasters:
         self._last_seen(question.elsewhere, seen)
 
     def _last_seen(self, minions: Sequence[str], done: Callable[[Mapping[str, float]], None]) -> None:
-        """Call `done` with how many seconds ago the other masters saw these, as far as they answer within SEEN_S."""
+        """Call `done` with how many seconds ago the other masters saw these minions, by the answers within SEEN_S."""
         now = self._clock.wall()
         with self._store.write() as store:
             asked = store.put_event(
@@ -131,8 +131,8 @@ class OtherMasters:
         look(asked)
 
     def wait(self, seq: int, done: Callable[[bool], None]) -> None:
-        """Call `done` once every master with a lease has applied that event, or is fenced; with False if the store
-        could not be asked for FENCE_S."""
+        """Call `done(True)` once every master with a lease has applied that event or is fenced, or `done(False)` if the
+        store could not be read for FENCE_S."""
         self._look(seq, self._clock.monotonic() + FENCE_S, done)
 
     def _look(self, seq: int, until: float, done: Callable[[bool], None]) -> None:

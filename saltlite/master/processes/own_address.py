@@ -1,4 +1,4 @@
-"""Where minions are told to reach a master that shares its store with others."""
+"""The address at which minions reach a master that shares its store with others."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from saltlite.model.masters import format_address, parse_address
 
 
 def address_of(config: MasterConfig) -> str:
-    """`host:port`, as the other masters and all minions learn it."""
+    """`host:port`, as it is announced to the other masters and to all minions."""
     return format_address(*_parts(config))
 
 
 def address_problem(config: MasterConfig) -> str:
-    """A sentence if minions can hardly reach that address, as it does not even resolve here; else "". It may wait for
-    name servers."""
+    """A sentence if the address does not resolve on this machine, so that minions can hardly reach it; otherwise "".
+    Blocks while name servers are asked."""
     host, port = _parts(config)
     try:
         # As bytes: text would need a codec, whose file the master's user may not be allowed to read.

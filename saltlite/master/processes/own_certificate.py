@@ -1,4 +1,4 @@
-"""The supervisor's part in the certificate of its master: renewed in time, and read again when a fleet file changes."""
+"""The supervisor renews the master's certificate in time, and reads it again when a fleet file changes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class FileWatch:
         self._seen = stamp(path)
 
     def look(self) -> None:
-        """See whether it was."""
+        """Call `changed` if the file was replaced since the last call."""
         seen = stamp(self._path)
         if seen != self._seen:
             self._seen = seen
@@ -42,10 +42,10 @@ class FileWatch:
 
 
 class Renewal:
-    """Renews the certificate, and restarts the processes that present it, which read it when they start.
+    """Renews the certificate, and restarts the processes that present it, because they read it at their start.
 
     `ensure` creates and renews what is needed in `pki_dir`, or raises SaltliteError; `restart` restarts the processes.
-    A change of the file `answer` calls for it as well.
+    A change of the file `answer` triggers a renewal as well.
     """
 
     def __init__(self, pki_dir: str, ensure: Callable[[], None], restart: Callable[[], None], answer: str) -> None:
@@ -83,8 +83,8 @@ class Renewal:
 
 
 def ensure_identity_of(config: MasterConfig, now: float, accepted: int = 0) -> None:
-    """Create missing keys and renew the certificate, by what another master has signed if that one has the fleet key.
-    `accepted` is the number of accepted keys in the store. Raises StartupError."""
+    """Create missing keys and renew the certificate. If another master has the fleet key, use the certificate that it
+    has signed. `accepted` is the number of accepted keys in the store. Raises StartupError."""
     if config.several_masters:
         from saltlite.master.processes.renewal import adopt  # noqa: PLC0415 - for a shared store only
 
@@ -95,7 +95,8 @@ def ensure_identity_of(config: MasterConfig, now: float, accepted: int = 0) -> N
 def keep_certificate(
     config: MasterConfig, now: Callable[[], float], supervisor: Supervisor, showing: Sequence[str]
 ) -> None:
-    """Renew the certificate in time, and load a rotated fleet key: restart these processes then, which present it."""
+    """Renew the certificate in time, and load a rotated fleet key. The processes that present them are restarted
+    then."""
     answer = os.path.join(config.data_dir, ANSWER_FILE)
     renewal = Renewal(
         config.pki_dir, lambda: ensure_identity_of(config, now()), lambda: supervisor.restart_in_turn(showing), answer

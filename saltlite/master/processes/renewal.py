@@ -1,20 +1,21 @@
-"""How the certificates of invited masters are renewed, by the one master that has the fleet key: the holder.
+"""Renewal of the certificates of invited masters by the one master that has the fleet key, the holder.
 
-The holder keeps a list of the masters that it has invited, with their keys (`fleet.invited` in pki_dir, which
-`saltlite master invite` writes and only root reads). When its membership process starts, while it is root, it signs a
-certificate for each of them, and then gives its rights up. These certificates are no secret: they are worth nothing
-without the private keys, which never leave their machines.
+The holder keeps a list of the masters that it has invited, with their keys (`fleet.invited` in pki_dir, which `saltlite
+master invite` writes and only root reads). When its membership process starts, it is still root. It signs a certificate
+for each of them, and then drops its rights. These certificates are not secret: they are useless without the private
+keys, which never leave their machines.
 
-The certificate in a master's row of `masters` is its request. In the last RENEW_DAYS of it, and when it is by a former
-fleet key, the holder stores the new certificate in that row, with the successions of fleet keys. The membership process
-of the other master leaves it in a file for the supervisor, which is root: that checks it, replaces `master.cert`, and
-restarts the processes that present it.
+The certificate in a master's row of `masters` is its request. When it expires within RENEW_DAYS, or when a former fleet
+key signed it, the holder stores the new certificate in that row, with the successions of fleet keys. The membership
+process of the other master writes it to a file for the supervisor, which is root. The supervisor verifies it, replaces
+`master.cert`, and restarts the processes that present it.
 
-The database decides nothing here but when to renew. Who can write to it cannot have another name or key signed, as both
-come from the list, nor make a master take what the fleet key did not sign for its own keys, or an older certificate.
+The database decides only when to renew. Someone who can write to it cannot have another name or key signed, because
+both come from the list. Nor can they make a master accept an older certificate, or one that the fleet key did not sign
+for that master's keys.
 
-A master that was removed is deleted from the list: by `saltlite master remove` on the machine of the holder, and by the
-holder when it reads the event of a removal elsewhere, also of one that happened while it was away.
+A master that was removed is deleted from the list: by `saltlite master remove` on the machine of the holder, or by the
+holder when it reads the event of a removal on another machine, even one that happened while the holder was down.
 """
 
 from __future__ import annotations
@@ -42,17 +43,17 @@ from saltlite.wire.limits import FLEET_CHAIN_BYTES, FLEET_CHAIN_RECORDS
 log = logging.getLogger(__name__)
 
 REMOVED_FILE = "removed-masters.json"
-"""In data_dir of the holder: which masters were removed, and how far the events were read."""
+"""In data_dir of the holder: the removed masters, and the last event that was read."""
 LOOK_S = 5.0
-"""How often the holder looks whose certificate is due, and the others for their answer."""
+"""How often the holder looks for certificates that are due, and the other masters for new ones."""
 KEEP_S = 60.0
-"""How often the holder writes down how far it has read the events."""
+"""How often the holder stores the number of the last event that it has read."""
 EVENTS = 1_000
-"""Events per page of those that happened while the holder was away."""
+"""Events per page when the holder reads those from while it was down."""
 _LENGTH = struct.Struct(">H")
 _ANSWER_MAX = _LENGTH.size + 258 + FLEET_CHAIN_BYTES
 _FILE_MAX = 256 * 1024
-"""Bytes that are read of a file in data_dir."""
+"""The largest file in data_dir that is read, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ class Invited:
     """A master that this one has invited."""
 
     number: str
-    """By chance, so that a removal of an earlier invitation is not one of this."""
+    """Random, so that the removal of an earlier invitation does not match this one."""
     name: str
     static_public: bytes
     job_public: bytes
@@ -74,13 +75,13 @@ class Renewed:
     chain: bytes
 
     def encode(self) -> bytes:
-        """As it stands in `MasterRow.renewed`."""
+        """The content of `MasterRow.renewed`."""
         raw = self.certificate.encode()
         return _LENGTH.pack(len(raw)) + raw + self.chain
 
     @classmethod
     def decode(cls, data: bytes) -> Renewed:
-        """Not verified yet. Raises RemoteProtocolError, and RefusedError for data of another length."""
+        """Decode it without verification. Raises RemoteProtocolError, and RefusedError for data of a wrong length."""
         if not _LENGTH.size < len(data) <= _ANSWER_MAX:
             raise RefusedError(f"it has {len(data)} bytes")
         end = _LENGTH.size + _LENGTH.unpack_from(data)[0]
@@ -88,9 +89,9 @@ class Renewed:
 
 
 def checked(own: MasterCertificate, answer: bytes, now: int) -> Renewed | None:
-    """What is to take the place of the certificate `own`; None if that is as good.
+    """The verified certificate that replaces `own`; None if `own` is as good.
 
-    Raises RefusedError and RemoteProtocolError for what is not for this master, or not by its fleet.
+    Raises RefusedError and RemoteProtocolError if it is not for this master, or not by its fleet.
     """
     found = Renewed.decode(answer)
     new = found.certificate
@@ -129,14 +130,15 @@ def invited(pki_dir: str) -> list[Invited]:
 
 
 def add_invited(pki_dir: str, name: str, static_public: bytes, job_public: bytes) -> None:
-    """Renew the certificate of that master from now on, for these keys only. Raises StartupError."""
+    """Add that master to the list: its certificate is renewed from now on, for these keys only. Raises StartupError."""
     with identity.locked(pki_dir):
         kept = [one for one in invited(pki_dir) if one.name != name]
         _write(pki_dir, [*kept, Invited(secrets.token_hex(8), name, static_public, job_public)])
 
 
 def remove_invited(pki_dir: str, name: str) -> bool:
-    """Never sign for that master again, unless it is invited anew; whether it was on the list. Raises StartupError."""
+    """Remove that master from the list. Its certificate is not renewed unless it is invited again. Returns whether it
+    was on the list. Raises StartupError."""
     with identity.locked(pki_dir):
         found = invited(pki_dir)
         kept = [one for one in found if one.name != name]
@@ -159,9 +161,9 @@ def _write(pki_dir: str, rows: Iterable[Invited]) -> None:
 
 
 def sign_for_invited(pki_dir: str, data_dir: str, now: float) -> dict[str, tuple[str, Renewed]]:
-    """The number on the list and a new certificate of each invited master, by its name; nothing without the fleet key.
+    """name -> (number on the list, new certificate) of each invited master; empty without the fleet key.
 
-    Deletes those whose removal the membership process has seen. Raises SaltliteError.
+    Deletes the masters whose removal the membership process has seen. Raises SaltliteError.
     """
     found = identity.fleet_files(pki_dir)
     if found.key is None:
@@ -183,7 +185,7 @@ def sign_for_invited(pki_dir: str, data_dir: str, now: float) -> dict[str, tuple
 
 
 def adopt(pki_dir: str, data_dir: str, now: float) -> None:
-    """On an invited master: use the certificate that the holder has signed, if there is one. Raises StartupError."""
+    """On an invited master, use the certificate that the holder has signed, if there is one. Raises StartupError."""
     said = _said(os.path.join(data_dir, ANSWER_FILE)).get("answer")
     if not isinstance(said, str):
         return
@@ -201,7 +203,7 @@ def adopt(pki_dir: str, data_dir: str, now: float) -> None:
 
 
 def _said(path: str) -> Mapping[str, object]:
-    """The content of a file that a process without rights wrote; empty if there is none to be read."""
+    """The content of a file that an unprivileged process wrote; empty if it cannot be read."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         with os.fdopen(fd, "rb") as file:
@@ -220,7 +222,7 @@ def _removed(said: Mapping[str, object]) -> set[str]:
 
 
 class Renewals:
-    """Offers the other masters their new certificates, if this one is the holder, and takes the one that it is offered.
+    """Offers the other masters their new certificates if this one is the holder, and accepts the one for this master.
 
     `signed` is what `sign_for_invited` returned.
     """
@@ -240,7 +242,7 @@ class Renewals:
         self._removed_file = CursorFile(os.path.join(data_dir, REMOVED_FILE))
         self._answer_file = CursorFile(os.path.join(data_dir, ANSWER_FILE))
         self._answered = b""
-        """What was offered to this master last and is dealt with."""
+        """The last offer to this master that was handled."""
         self._look_at = clock.monotonic()
         self._keep_at = clock.monotonic()
         known = self._removed_file.read() if signed else {}
@@ -272,7 +274,7 @@ class Renewals:
             log.info("new certificates are offered to %s", ", ".join(sorted(offers)))
 
     def on_events(self, events: Sequence[Event]) -> None:
-        """These have happened. Raises StoreError."""
+        """Handle these events. Raises StoreError."""
         if not self._signed or not events:
             return
         is_changed = False
@@ -304,7 +306,7 @@ class Renewals:
         self._removed_file.write({"seq": self._seq, "removed": sorted(self._removed_numbers)})
 
     def _offer(self, row: MasterRow) -> bytes:
-        """What that master is to be offered and is not yet; empty if nothing is due."""
+        """The next offer to that master; empty if none is due."""
         _number, renewed = self._signed.get(row.name, ("", None))
         if renewed is None:
             return b""
@@ -332,7 +334,8 @@ class Renewals:
 
 
 def signed_as_root(pki_dir: str, data_dir: str, now: float) -> dict[str, tuple[str, Renewed]]:
-    """As `sign_for_invited`, but an error is logged: this master holds its lease without renewing the others."""
+    """As `sign_for_invited`, but an error is only logged, because this master needs its lease even if it cannot renew
+    certificates of others."""
     try:
         return sign_for_invited(pki_dir, data_dir, now)
     except SaltliteError as error:

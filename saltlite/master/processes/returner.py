@@ -167,7 +167,7 @@ class Returner:
     def _notice_gap(self) -> None:
         first = self._store.first_seq()
         if 0 < self._after + 1 < first:
-            # At least so many: how many events there were before a standby was promoted is not known.
+            # This is a lower bound: the number of events before the promotion of a standby is unknown.
             count = count_after(self._after, first - 1)
             self._record_event("lost", {"count": count, "reason": "deleted before they were delivered"})
             self._after = first - 1

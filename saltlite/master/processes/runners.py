@@ -1,9 +1,9 @@
 """Runners that the master runs for others: those of hooks, and those of minions under `peer_run`.
 
-Each runs in its own process, as the local user that the configuration names. A `Starter` starts them. It keeps the
-rights of the master's start and reads nothing but short requests of other processes of the master; whatever decides
-about rights comes from its own copy of the configuration. So a process that was broken into can have run what the
-configuration grants, and nothing else.
+Each one runs in its own process, as the local user that the configuration names. A `Starter` starts them. It keeps the
+rights that the master was started with, and reads only short requests of other processes of the master. Everything that
+decides about rights comes from its own copy of the configuration, so a compromised process can run only what the
+configuration grants.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ log = logging.getLogger(__name__)
 AT_ONCE_MAX = 4
 """Concurrent runners of one starter ..."""
 AT_ONCE_OF_A_MINION = 2
-"""... and those of one minion, so that others have a turn."""
+"""... and those of one minion, so that others are served, too."""
 TURN_S = 600.0
 """Seconds that a runner of a minion waits for its turn."""
 RUN_S = 600.0
 """Seconds until a runner is killed."""
 ANSWER_S = TURN_S + RUN_S + 60.0
-"""Seconds that an MWorker waits for a runner: none runs after that."""
+"""Seconds that an MWorker waits for a runner. No runner takes longer."""
 MESSAGE_MAX = 1024 * 1024
 """Bytes of one message to or from a starter, which stops reading after a larger one."""
 VALUE_MAX = MESSAGE_MAX - 4096
@@ -55,7 +55,8 @@ _KEPT_NAMES = ("PATH", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "LANG", "LC_ALL"
 
 @dataclass(frozen=True, slots=True)
 class RunnerStart:
-    """One runner. `what` names it in the log, `user` is the local user, and `by` is whom it runs for."""
+    """One run of a runner. `what` names it in the log, `user` is the local user, and `by` is the user or minion that it
+    runs for."""
 
     what: str
     user: str
@@ -67,7 +68,7 @@ class RunnerStart:
 
 
 class Starter:
-    """Starts what `run_of` makes of each request; a RefusedError that it raises is the answer.
+    """Starts the runner that `run_of` returns for each request. A RefusedError of `run_of` becomes the answer.
 
     Answers `{n, ...}` with `{n, retcode}`, and with `value`, the JSON of the return, if `has_value`.
     """
@@ -80,10 +81,10 @@ class Starter:
         self._has_value = has_value
         self._turns = threading.Condition()
         self._running: Counter[str] = Counter()
-        """Runners that run, by minion; those of hooks are under ""."""
+        """The number of running runners by minion; those of hooks are under ""."""
 
     def serve(self, sock: socket.socket) -> None:
-        """Run what the process at the other end asks for, until it has ended."""
+        """Serve the process at the other end until it ends."""
         sending = threading.Lock()
         while data := read_frame(sock.recv, MESSAGE_MAX):
             threading.Thread(target=self._one, args=(sock, sending, unpack(data)), daemon=True).start()
@@ -112,7 +113,7 @@ class Starter:
             sock.sendall(framed(pack(answer)))
 
     def _takes_turn(self, whose: str) -> bool:
-        """Wait for a turn, for TURN_S if it is of a minion; whether there is one."""
+        """Wait for a free slot; for a minion, at most TURN_S. Returns whether there is one."""
 
         def is_free() -> bool:
             if whose and self._running[whose] >= AT_ONCE_OF_A_MINION:
@@ -195,7 +196,8 @@ def _identity(user: str) -> dict[str, Any]:
 
 
 def serve_peer_runs(listener: socket.socket, mworker_uid: int, granted: Granted, user: str, config_dir: str) -> None:
-    """Run what MWorkers ask for minions, as `user`, for ever. Only processes of `mworker_uid` are served."""
+    """Run the runners that MWorkers request for minions, as `user`. Never returns. Only processes of `mworker_uid` are
+    served."""
 
     starter = Starter(config_dir, RunsOfMinions(granted, user), has_value=True)
     listener.setblocking(True)
@@ -208,12 +210,12 @@ def serve_peer_runs(listener: socket.socket, mworker_uid: int, granted: Granted,
 
 
 REQUESTS_KNOWN = 10_000
-"""Requests of minions that are known as begun, the newest."""
+"""The newest requests of minions whose runners were begun."""
 
 
 class RunsOfMinions:
-    """Makes a runner of each request of an MWorker, once: a minion repeats its request when the answer was lost, and
-    then another MWorker may have it."""
+    """Makes a runner of each request, once. A minion repeats its request when the answer was lost, and the repeated one
+    may reach another MWorker."""
 
     def __init__(self, granted: Granted, user: str) -> None:
         self._granted = granted
@@ -222,7 +224,7 @@ class RunsOfMinions:
         self._one = threading.Lock()
 
     def __call__(self, message: Mapping[str, Any]) -> RunnerStart:
-        """Raises RefusedError for what no rule grants, and for a repeated request."""
+        """Raises RefusedError if no rule grants the runner, and for a repeated request."""
         principal = external(PEER, message["minion"], ())
         fun, args, kwargs = message["fun"], message["args"], message["kwargs"]
         authorize_peer_run(principal, Call(fun, args, kwargs), self._granted)
@@ -237,7 +239,7 @@ class RunsOfMinions:
 
 
 def lost_sight(fun: str) -> str:
-    """The sentence for a runner that was begun and that the master does not know any more."""
+    """The error message for a runner that was begun but is unknown to the master now."""
     return (
         f"the master has lost sight of the runner {fun}, which was begun and is not run again: "
         "an event salt/run/*/ret says how it ended, unless the master was restarted"
@@ -285,8 +287,8 @@ class PeerRuns:
     def start(
         self, minion: MinionId, request_id: RequestId, call: Call, jid: Jid, ended: Callable[[int], None]
     ) -> PeerRun:
-        """Start it, if `has_room`; `ended` is called with its retcode. The return that has been kept for the longest
-        makes room for it. Raises RefusedError for arguments that are too large."""
+        """Start it if `has_room`; `ended` is called with its retcode. It may replace the oldest stored return. Raises
+        RefusedError for arguments that are too large."""
 
         def answered(answer: IpcMessage | None) -> None:
             if answer is None:

@@ -38,13 +38,14 @@ class Moved:
     """What was moved."""
 
     tables: Mapping[str, Contents]
-    """What each table held."""
+    """The content of each table that was copied."""
     unsealed: int = 0
-    """Rows that no master had sealed: keys that are rejected now, join tokens and pre-accepted keys that are gone."""
+    """Rows that no master had sealed: the number of keys that are rejected now, and of join tokens and pre-accepted
+    keys that were deleted."""
 
 
 def move_store(config: MasterConfig, *, to_database: bool) -> Moved:
-    """Move the store to the database of the configuration, or from there to the file.
+    """Move the store from the file to the database of the configuration, or back.
 
     The master must not run. The process becomes the master's user. Raises SaltliteError; nothing has moved then.
     """
@@ -97,7 +98,7 @@ def _to_file(path: str, database: Any, seal_key: bytes | None) -> Moved:
             source, values = database.give()
             file.run("BEGIN IMMEDIATE")
             copied = copy(source, file, _columns(file), _same)
-            # The file has no seals, so all that is in it lets minions in.
+            # The file has no seals, so every accepted key in it would be valid.
             unsealed = database.unsealed(seal_key) if seal_key is not None else []
             for sql, parameters in unsealed:
                 file.run(sql, parameters)
@@ -164,16 +165,16 @@ KEYS: dict[str, tuple[str, ...]] = {
     "job_arguments": ("jid",),
     "returns": ("jid", "seq"),
 }
-"""The tables, each with the columns that its rows are told apart and ordered by."""
+"""The tables, each with the columns that identify and order its rows."""
 PAGE = 1_000
 LARGE_PAGE = 16
-"""Rows that are read at once of tables whose rows may have 16 MiB."""
+"""Rows per page of tables whose rows may have 16 MiB."""
 _LARGE = ("jobs", "returns", "events")
 
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What a table holds."""
+    """The content of a table: how many rows, and a digest of them."""
 
     rows: int
     digest: str
@@ -194,7 +195,7 @@ def rows_of(store: Queries, table: str, columns: Sequence[str]) -> Iterator[list
 
 
 def contents(store: Queries, columns: Mapping[str, Sequence[str]]) -> dict[str, Contents]:
-    """What each table holds."""
+    """The content of each table."""
     found = {}
     for table in KEYS:
         count, digest = 0, hashlib.sha256()
@@ -208,7 +209,7 @@ def contents(store: Queries, columns: Mapping[str, Sequence[str]]) -> dict[str, 
 def copy(
     source: Queries, target: ChangingQueries, columns: Mapping[str, Sequence[str]], stored: Any
 ) -> dict[str, Contents]:
-    """Copy all tables; what each holds then. `stored` makes of each value what the target keeps of it. Raises
+    """Copy all tables. Returns the content of each. `stored` converts a value to its form in the target. Raises
     StoreError if the target does not hold what was copied."""
     copied = {}
     for table in KEYS:

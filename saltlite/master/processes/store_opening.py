@@ -1,4 +1,4 @@
-"""How the processes of a master open its store and its inventory, and what its first start does to the store."""
+"""How the processes of a master open its store and its inventory, and how its first start prepares the store."""
 
 from __future__ import annotations
 
@@ -27,16 +27,17 @@ if TYPE_CHECKING:
     from saltlite.resources.registry.mmap import ResourceRegistry
 
 EXTEND_S = 40.0
-"""Seconds that systemd is asked to wait further, again and again while the store is prepared; below TimeoutStartSec."""
+"""Seconds by which the start timeout of systemd is extended, repeatedly, while the store is prepared; less than
+TimeoutStartSec."""
 SEALED_KEYS, SEALED_VALUES, SEALED_COPIES = "keys of minions", "values of cache banks", "files of saltlite cp"
 """What `identity.seal_key` makes a key for."""
 
 
 def prepare_store(config: MasterConfig, load: Callable[[bytes | None], Callable[[], Store]]) -> int:
-    """Open or create the store as its user; the number of accepted keys.
+    """Open or create the store as its user. Returns the number of accepted keys.
 
     `load` imports the store while this process is still root, and gets the key that it is sealed with. The first start
-    that shares the store makes shared.key, and seals what is in the store; later ones check the seals. Raises
+    that shares the store creates shared.key and seals the content of the store; later ones check the seals. Raises
     StartupError when the store cannot be used.
     """
     if not config.several_masters:
@@ -81,7 +82,8 @@ def opened_as(user: str, load: Callable[[], Callable[[], Store]]) -> int:
             os._exit(status)
     os.close(writing)
     with os.fdopen(reading, "rb") as pipe:
-        # A large store of an older format is copied, which may take minutes: systemd goes on waiting.
+        # A large store of an older format is copied, which may take minutes, so the start timeout of systemd is
+        # extended.
         while not select.select([pipe], [], [], EXTEND_S / 2)[0]:
             notify([f"EXTEND_TIMEOUT_USEC={int(EXTEND_S * 1e6)}", "STATUS=preparing the store"])
         output = pipe.read().decode(errors="replace")
@@ -92,7 +94,7 @@ def opened_as(user: str, load: Callable[[], Callable[[], Store]]) -> int:
 
 
 def seal_key_of(config: MasterConfig) -> bytes | None:
-    """What the keys of minions in the database are sealed with; None where the store was never shared. Raises
+    """The key that seals the keys of minions in the database; None if the store was never shared. Raises
     StartupError."""
     if identity.shared_key(config.pki_dir) is None:
         return None
@@ -130,12 +132,12 @@ def loaded_inventory(config: MasterConfig) -> Callable[[Store], tuple[ResourceRe
 
 
 def clock_of(config: MasterConfig, store: Store) -> Clock:
-    """The clock by which a process writes times into the store."""
+    """The clock for times that a process writes to the store."""
     return DatabaseClock(SystemClock(), cast("SharedStore", store)) if config.several_masters else SystemClock()
 
 
 def loaded_areas(config: MasterConfig) -> Callable[[Store], SharedAreas | None]:
-    """What opens the place where masters share the files of `saltlite cp`, if they do; see `loaded_inventory`."""
+    """Opens the areas in which masters share the files of `saltlite cp`, if they do; see `loaded_inventory`."""
     if not config.several_masters:
         return lambda _store: None
     from saltlite.master.store.copies import SharedCopies  # noqa: PLC0415 - for a shared store only

@@ -1,4 +1,4 @@
-"""Names of the turns of MWorkers: text for the log, and a digest that tells whether the same work comes again."""
+"""Names the work of an MWorker's turn: text for the log, and a digest that recognises the same work."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from saltlite.wire.framing import IpcMessage, pack
 from saltlite.wire.messages import Message
 
 VALUE_BYTES = 1024
-"""Bytes of a value that are in the digest: digesting whole pieces of files, 256 KiB, would be slow."""
+"""Bytes of a value that the digest covers, because digesting whole pieces of files, 256 KiB, would be slow."""
 _OF_ONE_SESSION = frozenset({"n", "nonce"})
 _ASKED_AGAIN = frozenset({"decide", "pull", "suspect"})
-"""Messages that the link process sends again, to another MWorker, because a minion asks again."""
+"""Messages that the link process sends again, to another MWorker, because the minion repeats its request."""
 
 
 def turn_of_request(board: TurnBoard, principal: Principal, request: object) -> TurnLabel:
@@ -66,7 +66,7 @@ def turn_of_batch(reported: Sequence[Reported]) -> TurnLabel:
 
 
 def refuse_ended(board: TurnBoard, turn: TurnLabel) -> None:
-    """Raises SaltliteError if this work blocked an MWorker before."""
+    """Raises SaltliteError if this work has blocked an MWorker before."""
     ended = board.ended(turn.digest)
     if ended is not None:
         raise SaltliteError(refusal(ended))
