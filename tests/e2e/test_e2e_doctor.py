@@ -8,9 +8,10 @@ import os
 import shlex
 import signal
 import subprocess
-import sys
 import tempfile
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import pytest
 
 from saltlite.api.app import LASTS, self_signed
 from tests.e2e.served import serve
-from tests.support.fleet import ORDINARY_COMMAND, Fleet, free_port, wait_until, write_config
+from tests.support.fleet import ME, ORDINARY_COMMAND, Fleet, free_port, wait_until, write_config
 
 pytestmark = pytest.mark.e2e
 
@@ -47,6 +48,12 @@ def doctor(fleet: Fleet, side: str, name: str, *, command: tuple[str, ...] = ())
     assert done.stderr == ""
     rows: list[dict[str, Any]] = json.loads(done.stdout)["sides"][side]
     return done.returncode, [row for row in rows if row["severity"] != "ok"]
+
+
+def configure_minion(fleet: Fleet, name: str, **options: Any) -> None:
+    """Write the configuration of a minion that is not started."""
+    write_config(fleet.folder / name, "minion", {"root_dir": str(fleet.root(name)), "id": name, **options})
+    fleet.place_module_index(name)
 
 
 def wait_told(fleet: Fleet, name: str, phase: str) -> None:
@@ -108,8 +115,8 @@ def test_without_a_word_the_master_and_the_api_beside_it_are_looked_at(site: Fle
 def test_executors_that_cannot_do_what_is_configured_are_told(
     fleet: Fleet, executors: list[str], severity: str, sentence: str
 ) -> None:
-    options = {"root_dir": str(fleet.root("w")), "master": "127.0.0.1", "id": "w", "port": free_port(), "user": "root"}
-    write_config(fleet.folder / "w", "minion", {**options, "module_executors": executors, "executors_allowed": ["nic"]})
+    options = {"master": f"127.0.0.1:{free_port()}", "user": ME}
+    configure_minion(fleet, "w", **options, module_executors=executors, executors_allowed=["nic"])
     rows = [row for row in doctor(fleet, "minion", "w")[1] if row["check"] == "executors"]
     assert [row["severity"] for row in rows] == [severity, "warning"]
     assert sentence in rows[0]["sentence"]
@@ -215,43 +222,20 @@ def test_a_minion_that_died_left_its_last_word_and_one_that_was_stopped_none(sit
 
 
 def test_a_name_that_leads_nowhere(fleet: Fleet) -> None:
-    write_config(
-        fleet.folder / "web1", "minion", {"root_dir": str(fleet.root("web1")), "master": "nowhere.invalid", "id": "w"}
-    )
-    assert "no address" in only(doctor(fleet, "minion", "web1"), "master ")["sentence"]
+    configure_minion(fleet, "w", master="nowhere.invalid")
+    assert "no address" in only(doctor(fleet, "minion", "w"), "master ")["sentence"]
 
 
 def test_a_port_that_is_something_elses(fleet: Fleet) -> None:
-    port = free_port()
-    write_config(
-        fleet.folder / "web1",
-        "minion",
-        {"root_dir": str(fleet.root("web1")), "master": f"127.0.0.1:{port}", "id": "w"},
-    )
-    script = (
-        "import http.server as s, sys; "
-        "s.HTTPServer(('127.0.0.1', int(sys.argv[1])), s.BaseHTTPRequestHandler).serve_forever()"
-    )
-    with subprocess.Popen([sys.executable, "-c", script, str(port)], stderr=subprocess.DEVNULL) as other:
+    with HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as other:
+        serving = threading.Thread(target=other.serve_forever)
+        serving.start()
         try:
-            wait_until(
-                lambda: (
-                    subprocess.run(
-                        [
-                            sys.executable,
-                            "-c",
-                            f"import socket; socket.create_connection(('127.0.0.1', {port})).close()",
-                        ],
-                        stderr=subprocess.DEVNULL,
-                        check=False,
-                    ).returncode
-                    == 0
-                ),
-                "the other server listens",
-            )
-            found = only(doctor(fleet, "minion", "web1"), "master ")
+            configure_minion(fleet, "w", master=f"127.0.0.1:{other.server_port}")
+            found = only(doctor(fleet, "minion", "w"), "master ")
         finally:
-            other.kill()
+            other.shutdown()
+            serving.join()
     assert "does not prove that it is a master" in found["sentence"]
 
 
@@ -282,7 +266,7 @@ def test_a_damaged_journal_is_told(site: Fleet) -> None:
 
 def test_a_folder_of_modules_that_is_not_there_is_a_finding(fleet: Fleet) -> None:
     nowhere = fleet.folder / "nowhere"
-    write_config(fleet.folder / "w", "minion", {"root_dir": str(fleet.root("w")), "module_dirs": [str(nowhere)]})
+    configure_minion(fleet, "w", module_dirs=[str(nowhere)])
     assert "nowhere, which does not exist" in only(doctor(fleet, "minion", "w"), "config")["sentence"]
 
 

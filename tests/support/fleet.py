@@ -309,10 +309,11 @@ class Fleet:
         }
         write_config(folder, "minion", {k: v for k, v in (defaults | options).items() if v is not None})
         if Fleet.module_index and not self.through and not options.keys() & {"user", "root_dir", "cachedir"}:
-            self._place_module_index(name)
+            self.place_module_index(name)
         return self.restart_minion(name)
 
-    def _place_module_index(self, name: str) -> None:
+    def place_module_index(self, name: str) -> None:
+        """Give a minion that never ran what another one has found out about the modules that ship."""
         path = self.root(name) / MODULE_INDEX
         if not path.parent.parent.exists():
             for folder, mode in ((path.parents[2], 0o755), (path.parents[1], 0o700), (path.parents[0], 0o700)):
