@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import pwd
@@ -13,9 +14,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import yaml
 
+from saltlite.cli.console import Console
+from saltlite.cli.main import run
 from saltlite.client.local import LocalClient
 from tests.support.api import PASSWORD, Api, user_file
 from tests.support.fleet import ORDINARY_COMMAND, Fleet, Said, wait_until
@@ -143,25 +147,29 @@ class RightsSite:
         return self._apis[who]
 
     def cli(self, who: str, *words: str) -> Said:
-        """The command line: with a kept login, or as the local user."""
-        home = self.fleet.folder / f"home-{who}"
-        environment = self.fleet.environment() | {"HOME": str(home)}
-        login: list[str] = ["-T"]
-        become: list[str] = []
+        """The command line: with a kept login, in this process, or as the local user, in one of that user's."""
+        options = ["-c", str(self.fleet.folder / "master")]
         if who == LOCAL_USER:
-            uid = pwd.getpwnam(who).pw_uid
-            become, login = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups"], []
-        elif not home.exists():
+            return self._as_local_user(*options, *words)
+        home = self.fleet.folder / f"home-{who}"
+        if not home.exists():
             home.mkdir(mode=0o700)
             kept = {self.fleet.socket_path(): self.client(who).token}
             (home / ".saltlite_token").touch(mode=0o600)
             (home / ".saltlite_token").write_text(json.dumps(kept))
+        out, err = io.StringIO(), io.StringIO()
+        with mock.patch.dict(os.environ, HOME=str(home)):
+            code = run([*options, "-T", *words], Console(None, out, err))
+        return Said(code, out.getvalue(), err.getvalue())
+
+    def _as_local_user(self, *words: str) -> Said:
+        uid = pwd.getpwnam(LOCAL_USER).pw_uid
         done = subprocess.run(
-            [*become, ORDINARY_COMMAND, "-c", self.fleet.folder / "master", *login, *words],
+            ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", ORDINARY_COMMAND, *words],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            env=environment,
+            env=self.fleet.environment() | {"HOME": str(self.fleet.folder / f"home-{LOCAL_USER}")},
             check=False,
             timeout=60,
         )
