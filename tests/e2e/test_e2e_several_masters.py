@@ -23,7 +23,7 @@ from tests.support.api import Api
 from tests.support.cloud import Lab
 from tests.support.fleet import Fleet, wait_until
 from tests.support.postgres import running_server
-from tests.support.several_masters import MASTERS, Site, returned
+from tests.support.several_masters import MASTERS, Site, done_once, returned
 
 pytestmark = pytest.mark.e2e
 
@@ -214,12 +214,14 @@ def test_the_minions_of_a_master_that_drains_move_and_are_never_without_a_sessio
 AWAY_S = 10.0
 
 
-def test_a_database_that_is_away_for_ten_seconds_costs_no_session_and_no_result(site: Site) -> None:
+def test_a_database_that_is_away_for_ten_seconds_costs_no_session_and_no_result(site: Site, tmp_path: Path) -> None:
     fleet, server = site.fleet, site.server
     ready = [fleet.daemons[minion].log().count(": ready [") for minion in ALL]
-    jid = fleet.cli("--async", "--out", "json", "*", "cmd.run", "sleep 3; echo done", master="one").json()["jid"]
+    go = tmp_path / "go"
+    jid = fleet.cli("--async", "--out", "json", "*", "cmd.run", done_once(go), master="one").json()["jid"]
     wait_until(lambda: all(fleet.running_jobs(minion) for minion in ALL), "all run it")
     server.stop()
+    go.touch()
     away_since = time.monotonic()
     for name in MASTERS:
         wait_until(lambda name=name: fleet.cli("*", "test.ping", master=name).code != 0, "the database is away")  # type: ignore[misc]
@@ -238,13 +240,15 @@ def test_a_database_that_is_away_for_ten_seconds_costs_no_session_and_no_result(
     assert [fleet.daemons[minion].log().count(": ready [") for minion in ALL] == ready, "no session has ended"
 
 
-def test_a_killed_master_makes_nothing_silent_and_loses_nothing(site: Site) -> None:
+def test_a_killed_master_makes_nothing_silent_and_loses_nothing(site: Site, tmp_path: Path) -> None:
     fleet, killed = site.fleet, site.holder("hooks")
     first, second = (name for name in MASTERS if name != killed)
-    words = ("--out", "json", "-t", "60", "*", "cmd.run", "sleep 4; echo done")
+    go = tmp_path / "go"
+    words = ("--out", "json", "-t", "60", "*", "cmd.run", done_once(go))
     with fleet.start_cli(*words, master=first) as follower, fleet.start_cli(*words, master=killed) as left:
         wait_until(lambda: all(len(fleet.running_jobs(minion)) == 2 for minion in ALL), "all run both")
         fleet.daemons[killed].kill_whole()
+        go.touch()
         out, err = follower.communicate(timeout=90)
         _out, said = left.communicate(timeout=90)
     assert follower.returncode == 0, err

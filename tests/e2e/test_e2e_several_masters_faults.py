@@ -31,7 +31,7 @@ from saltlite.master.store.postgres.schema import FORMAT
 from tests.support.fleet import ME, Fleet, wait_until
 from tests.support.other_version import launcher, newer
 from tests.support.postgres import running_server
-from tests.support.several_masters import MASTERS, Site, family, returned
+from tests.support.several_masters import MASTERS, Site, done_once, family, returned
 
 pytestmark = pytest.mark.e2e
 
@@ -271,13 +271,15 @@ def wait_all_act(site: Site, *jobs: str) -> None:
         wait_until(lambda count=count: site.server.sql(count) == "3", "all results are there")  # type: ignore[misc]
 
 
-def test_a_database_that_hangs_has_commands_refused_and_costs_no_result(site: Site) -> None:
-    jid = publish(site, "*", "cmd.run", "sleep 2; echo done")
+def test_a_database_that_hangs_has_commands_refused_and_costs_no_result(site: Site, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    jid = publish(site, "*", "cmd.run", done_once(go))
     wait_until(lambda: all(site.fleet.running_jobs(minion) for minion in HOMES), "all run it")
     pids = family(site.server.pid)
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
     since = time.monotonic()
+    go.touch()
     try:
         for name in MASTERS:
             # Each of its MWorkers waits once.
@@ -293,7 +295,7 @@ def test_a_connection_that_ends_in_a_commit_doubles_nothing_and_loses_nothing(si
     """Commits wait for a standby that there is not, and the connections are ended meanwhile: all is committed, and no
     master knows that."""
     server, go = site.server, site.fleet.folder / "go"
-    jid = publish(site, "*", "cmd.run", f"while [ ! -e {go} ]; do sleep 0.1; done; echo done")
+    jid = publish(site, "*", "cmd.run", done_once(go))
     wait_until(lambda: all(site.fleet.running_jobs(minion) for minion in HOMES), "all run it")
     server.sql("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
     server.sql("SELECT pg_reload_conf()")
