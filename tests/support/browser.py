@@ -117,15 +117,27 @@ class Browser:
         features = [{"name": "prefers-color-scheme", "value": scheme}]
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
 
-    def barriers(self) -> list[str]:
-        """What axe-core finds on the page as it is: the rule, and the first element that breaks it."""
-        self.driver.execute_script(AXE.read_text())
+    def barriers(self, *rules: str) -> list[str]:
+        """What axe-core finds on the page as it is: the rule, and the first element that breaks it.
+
+        `rules`: those that it goes by, in place of all.
+        """
+        if not self.driver.execute_script("return Boolean(window.axe)"):
+            self.driver.execute_script(AXE.read_text())
         script = """
-            const done = arguments[arguments.length - 1];
-            axe.run(document, { resultTypes: ["violations"] }).then(
+            const [rules, done] = arguments;
+            const only = rules.length ? { runOnly: { type: "rule", values: rules } } : {};
+            axe.run(document, { resultTypes: ["violations"], ...only }).then(
               (found) => done(found.violations.map((one) => `${one.impact} ${one.id}: ${one.nodes[0].html}`)),
               (error) => done([String(error)]))"""
-        return list(self.driver.execute_async_script(script))
+        return list(self.driver.execute_async_script(script, rules))
+
+    def forget(self) -> None:
+        """Lose all logins and what was kept of pages."""
+        for command in ("Network.clearBrowserCookies", "Network.clearBrowserCache"):
+            self.driver.execute_cdp_cmd(command, {})
+        kept = {"origin": self.url, "storageTypes": "all"}
+        self.driver.execute_cdp_cmd("Storage.clearDataForOrigin", kept)
 
     def complaints(self) -> list[str]:
         """What the browser complained of, such as code that the policy forbids; not answers with an error status."""
