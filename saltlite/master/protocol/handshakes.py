@@ -10,9 +10,9 @@ A connection without a session is a stranger. It is closed after UNAUTHENTICATED
 A minion names the fleet key that it pins. If that key is a predecessor of this master's, the master answers under it
 and adds the successions that lead from it to the present key.
 
-Only so many handshakes are open as this master finishes before their minions lose patience (`Admission`): what it
-admits beyond that is done for nobody, and done again. The others are told when to come. Peers that begin handshakes
-and prove nothing take no room of others for long: as many more are open then, up to OPEN_HANDSHAKES.
+At most so many handshakes are open as this master can finish before their minions time out (`Admission`). Work on any
+further ones would be wasted and repeated, so those peers are told when to try again. Peers that begin handshakes and
+prove nothing do not displace others for long: the limit rises by their number, up to OPEN_HANDSHAKES.
 
 Invariants: at most OPEN_HANDSHAKES are open, one per route; a stranger occupies nothing else than rows of tables of
 fixed size; nothing that a stranger sends costs more than one handshake.
@@ -48,8 +48,8 @@ from saltlite.wire.noise import Handshake, Role
 
 
 class Balancers:
-    """The addresses of load balancers, as networks such as `192.0.2.0/28`: many minions share one, so that limits of an
-    address do not hold there. Raises ValueError."""
+    """The addresses of load balancers, as networks such as `192.0.2.0/28`. Many minions share such an address, so the
+    limits of an address do not apply to it. Raises ValueError."""
 
     def __init__(self, networks: Iterable[str] = ()) -> None:
         self._networks = [ip_network(text) for text in networks]
@@ -65,7 +65,7 @@ class Balancers:
         return any(found in network for network in self._networks)
 
     def network(self, address: str, connection: int) -> str:
-        """What that connection counts as: each one of a balancer is a network of its own."""
+        """The network that a connection counts for. Each connection of a balancer is a network of its own."""
         return f"{address}#{connection}" if address in self else address
 
 
@@ -76,37 +76,38 @@ BUSY_S = 2.0
 
 
 FINISH_S = 4.0
-"""In how many seconds those that are admitted should have their verdict. A minion gives up after HANDSHAKE_TIMEOUT_S,
-of which its frames spend a part in queues that nobody sees."""
+"""Admitted peers should have their verdict within this many seconds. A minion gives up after HANDSHAKE_TIMEOUT_S, and
+its frames spend part of that time in queues of the network."""
 OPEN_AT_FIRST = 512
 OPEN_LEAST = 256
-"""Slow peers finish few handshakes in a second: with so many open at once the limit can grow again."""
+"""The lowest limit. Slow peers finish few handshakes in a second, and with this many open the limit can grow again."""
 FINISHED_AT_FIRST = 500.0
 """Handshakes in a second that this master finishes, before it has counted any."""
 COUNT_S = 1.0
 BOOKED = 1.5
-"""How many more than it finishes are told to come in a second: one that comes too early costs little, and a master that
-waits for minions loses time."""
+"""The factor by which more peers are told to come in a second than this master finishes. A peer that comes too early
+costs little, but a master that waits for minions loses time."""
 LATEST_S = 30.0
 """The longest time to wait."""
 SILENT_KEPT = 0.9
-"""Silent peers that are still expected after each HANDSHAKE_TIMEOUT_S without them. With less, whoever comes and goes
-would find the table small each time."""
+"""The share of silent peers that is still expected after each HANDSHAKE_TIMEOUT_S without them. With a lower share, a
+peer that comes and goes would find a small limit each time."""
 
 
 class Admission:
-    """How many handshakes may be open at once, and when those come that find no room.
+    """Decides how many handshakes may be open at once, and when refused peers should try again.
 
-    What a master finishes in a second is counted while there is no room, because only then it does all that it can.
+    The handshakes that the master finishes in a second are counted only while the limit is reached, because only then
+    it works at full capacity.
 
-    A handshake that waits for a silent peer is no work. Which of those that are open will prove nothing is known only
-    later, so as many are expected as were open on average in the HANDSHAKE_TIMEOUT_S before. They do not count towards
-    the limit: who has fewer networks than OPEN_HANDSHAKES cannot keep others out for long.
+    A handshake that waits for a silent peer causes no work. Which open handshakes will prove nothing is known only
+    later, so the average number in the last HANDSHAKE_TIMEOUT_S is expected. These do not count towards the limit, so
+    an attacker with fewer networks than OPEN_HANDSHAKES cannot keep others out for long.
     """
 
     def __init__(self, now: float) -> None:
         self.limit = OPEN_AT_FIRST
-        """Open handshakes of peers that finish theirs, with those whose verdict is not known yet."""
+        """The limit of open handshakes of peers that finish theirs, including those whose verdict is not known yet."""
         self._silent = 0.0
         """How many peers are expected to prove nothing."""
         self._wasted_s = 0.0
@@ -124,7 +125,7 @@ class Admission:
         self._finished += 1
 
     def unproved(self, open_s: float) -> None:
-        """A handshake that was open for so long ended because its peer was too late, or sent a frame that is wrong."""
+        """A handshake ended because its peer was too late or sent a wrong frame. It was open for this long."""
         self._wasted_s += open_s
         self._silent = max(self._silent, self._wasted_s / HANDSHAKE_TIMEOUT_S)
 
@@ -133,7 +134,8 @@ class Admission:
         return max(1, min(OPEN_HANDSHAKES, self.limit + int(self._silent)) - undecided)
 
     def count(self, now: float) -> None:
-        """Learn from the last COUNT_S, when they are over, and from the last HANDSHAKE_TIMEOUT_S."""
+        """Update the limit from the counts of the last COUNT_S and the last HANDSHAKE_TIMEOUT_S, once these have
+        passed."""
         passed = (now - self._wasted_since) / HANDSHAKE_TIMEOUT_S
         if passed >= 1:
             self._silent = max(self._wasted_s / HANDSHAKE_TIMEOUT_S / passed, self._silent * SILENT_KEPT**passed)
@@ -149,7 +151,7 @@ class Admission:
         self._finished, self._since, self._was_full = 0, now, False
 
     def later(self, now: float) -> float:
-        """There is no room: the seconds after which the peer is to come again."""
+        """The limit is reached: the seconds after which the peer should try again."""
         self._was_full = True
         each_s = 1 / (BOOKED * max(self._finished_per_s, 1.0))
         self._booked_until = min(max(now + BUSY_S, self._booked_until + each_s), now + LATEST_S)
@@ -200,7 +202,7 @@ class Handshakes:
         self.certificate = certificate
         self.balancers = balancers or Balancers()
         self.is_closed = False
-        """Whether strangers have to come again later."""
+        """Whether strangers are refused for now."""
         self._private = private
         self._clock = clock
         self.handshakes_per_network = handshakes_per_address
@@ -260,7 +262,7 @@ class Handshakes:
             raise RemoteProtocolError("unexpected-frame", "AUTH")
         payload = codec.decode(opening.handshake.read(frame.message))
         if isinstance(payload, dict):
-            # A minion of the version before does not send all, one of the next version may send more.
+            # A minion of the previous version does not send all fields, and one of the next version may send more.
             known = {name: payload[name] for name in AUTH_FIELDS if name in payload}
             payload = {**AUTH_DEFAULTS, **known}
         hello = check_payload(payload, AUTH_FIELDS)
@@ -272,7 +274,7 @@ class Handshakes:
         self._forget(route)
 
     def failed(self, route: bytes) -> None:
-        """The peer sent what is wrong: drop its handshake, if there is one."""
+        """The peer sent a wrong frame: drop its handshake, if there is one."""
         opening = self._forget(route)
         if opening is not None:
             self.admission.unproved(self._clock.monotonic() - opening.since)
@@ -296,7 +298,7 @@ class Handshakes:
         return late
 
     def _later(self, address: str, now: float) -> bytes | None:
-        """The frame that says when to come, if no handshake from that address may begin now."""
+        """The frame that says when to try again, if no handshake from that address may begin now."""
         is_balancer = address in self.balancers
         if self.is_closed or (not is_balancer and self._rate_by_network.take(network_of(address), now)):
             return self._busy(BUSY_S)

@@ -1,5 +1,5 @@
-"""What a master does that shares its store with others: it acts only while it has a lease, names the issuers of jobs,
-and tells minions which masters there are and which one to go to."""
+"""The duties of a master that shares its store with others: it acts only while it has a lease, names the issuers of
+jobs, and sends minions the directory of masters and the name of their home."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from saltlite.wire.messages import SPREAD_MAX_MS, Message
 # travels with the job, because a message on its own may be lost.
 
 ISSUERS_KEPT = 10_000
-"""Jobs whose issuer is remembered."""
+"""The most jobs whose issuer is cached."""
 
 
 class Issuers:
@@ -33,7 +33,7 @@ class Issuers:
     def __init__(self, own: bytes) -> None:
         self._own = own
         self._others: dict[bytes, bytes] | None = None
-        """By job key; None until they are known."""
+        """By job key; None until the certificates are known."""
         self._known: OrderedDict[str, bytes] = OrderedDict()
 
     def others_are(self, certificates: Iterable[bytes]) -> None:
@@ -44,8 +44,8 @@ class Issuers:
             self._known.clear()
 
     def named(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
-        """The deliveries, each with the certificate of the other master that signed it, if another one did. Without
-        those of unknown masters: minions would refuse them for good, and such a master may come back."""
+        """The deliveries. One that another master signed has the certificate of that master. Those of unknown masters
+        are omitted, because minions would refuse them permanently, and such a master may come back."""
         if self._others is None:
             return list(deliveries)
         found = []
@@ -80,12 +80,13 @@ class Issuers:
 
 
 SUSPEND_S = 60.0
-"""How long sessions outlive their lease: the database may be restarted meanwhile. A minion whose heartbeat is not
-answered tries another master while it keeps its session, and leaves when that one accepts it."""
+"""How long sessions last without a lease, for example while the database restarts. A minion whose heartbeat is not
+answered keeps its session while it tries another master, and leaves when that one accepts it."""
 FRAME_COST = 256
-"""Bytes of memory of a frame that waits, besides its own: the smallest frames cost most."""
+"""Memory of a waiting frame besides its content, in bytes."""
 WAITING_OF_SESSION = RETURN_MEMORY // 4
-"""Bytes of frames of one session that wait: more than the largest return has, so that one minion does not fill all."""
+"""The most bytes of waiting frames of one session, so that one minion does not use all memory. The largest return is
+smaller."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,14 +117,14 @@ class Lease:
 
     @property
     def is_lost(self) -> bool:
-        """Whether it has been without a lease for so long that its sessions are over."""
+        """Whether the master has been without a lease for so long that its sessions end."""
         return self._clock.boottime() >= self._until + SUSPEND_S
 
     def renew(
         self, until: float, effects: list[Effect], sessions: Container[int]
     ) -> tuple[list[Effect], list[WaitingFrame]]:
-        """The lease lasts until then. What is to be done now: the effects that have waited for it and these, without
-        those of sessions that ended meanwhile; then the frames that have waited, in order."""
+        """Extend the lease. Returns the effects that waited, and these, without those of sessions that ended meanwhile;
+        and the frames that waited, in order."""
         was_held, self._until = self.is_held, until
         if was_held or not self.is_held:
             return effects, []
@@ -131,12 +132,13 @@ class Lease:
         return [one for one in (*held, *effects) if not isinstance(one, Send) or one.session in sessions], frames
 
     def end(self) -> None:
-        """The sessions are over: what waits is dropped."""
+        """The sessions have ended: drop everything that waits."""
         self._until = float("-inf")
         self._take()
 
     def wait(self, frame: DataFrame, route: bytes, connection: int, address: str) -> bool:
-        """Keep a frame of a session until there is a lease; False when too much waits, of it or of all."""
+        """Keep a frame of a session until there is a lease. Returns False if too much waits, of this session or in
+        total."""
         size = len(frame.raw) + FRAME_COST
         of_session = self._bytes_by_session[frame.session] + size
         if self._bytes + size > RETURN_MEMORY or of_session > WAITING_OF_SESSION:
@@ -170,13 +172,13 @@ class Lease:
 
 
 TOLD_AT_ONCE = 1_000
-"""Minions that get the directory in one tick: each costs a frame."""
+"""Minions that are sent the directory in one tick. Each costs a frame."""
 OVER = 0.1
 OVER_S = 60.0
 MOVES_AT_ONCE = 50
-"""Minions sent home in one tick: each costs another master a handshake and a claim in the store."""
+"""Minions that are sent home in one tick. Each costs another master a handshake and a claim in the store."""
 DRAIN_PER_S = 200
-"""Minions that leave a master that drains, in a second."""
+"""Minions per second that leave a master that drains."""
 NEVER = float("inf")
 
 
@@ -201,7 +203,7 @@ class Placement:
         self._over_since = NEVER
 
     def directory_is(self, content: bytes, signature: bytes, sessions: Iterable[MinionSession]) -> None:
-        """Tell these sessions, if it is another one than before."""
+        """Send a directory that has changed to these sessions."""
         if self._message is not None and self._message["content"] == content:
             return
         self._message = {"t": "directory", "content": content, "sig": signature}
@@ -233,7 +235,8 @@ class Placement:
             if peer.session.id in sessions:
                 yield peer, self._message
                 if self.is_draining:
-                    # Asked once: a minion that is asked again gives up the connection that it has begun to make.
+                    # Each minion is asked once: if it is asked again, it drops the connection that it has begun to
+                    # make.
                     if peer.session.id not in self._leaving:
                         # It was accepted just before.
                         yield peer, move("", 0)
@@ -247,7 +250,7 @@ class Placement:
         elif is_over and self._over_since == NEVER:
             self._over_since = now
         elif now - self._over_since >= OVER_S:
-            # Once begun, all are sent home. Each is asked once: one that cannot reach its home stays.
+            # Once this has begun, all are sent home. Each minion is asked once, and stays if it cannot reach its home.
             for number in list(self._foreign)[:MOVES_AT_ONCE]:
                 peer = self._foreign.pop(number)
                 yield peer, move(self._directory.home(MinionId(peer.id)), 1000)
@@ -255,7 +258,7 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """What a session manager needs beside its own state."""
+    """What a session manager needs besides its own state."""
 
     lease: Lease
     issuers: Issuers

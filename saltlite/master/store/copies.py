@@ -1,8 +1,8 @@
 """The files of `saltlite cp` in a store that masters share, so that each minion fetches them from its own master.
 
-They are there as pieces in the order in which they were put. A piece is sealed together with the name of its area and
-its number, and the number of pieces is sealed as well: who can write the database can neither change a file nor cut one
-off. An area is put by one client, so its numbers need no lock.
+The files are stored as pieces, in the order in which they were put. A piece is sealed together with the name of its
+area and its number, and the number of pieces is sealed as well. So someone who can write to the database can neither
+change nor truncate a file. An area is put by one client, so its numbers need no lock.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from saltlite.wire.limits import MIB
 AREA_MAX = 256 * MIB
 """Bytes of the files of one `saltlite cp`. More are refused."""
 COUNT = -1
-"""The piece that says how many others there are, and how many bytes they have."""
+"""The piece that has the number of the others, and their size in bytes."""
 
 
 class SharedCopies:

@@ -1,1 +1,1 @@
-"""What a minion does by itself: the schedule and the beacons. `cron` and `schedule` decide; `loop` acts."""
+"""The work that a minion starts by itself: the schedule and the beacons. `cron` and `schedule` decide; `loop` acts."""

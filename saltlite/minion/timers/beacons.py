@@ -1,8 +1,8 @@
-"""Beacons: small functions that look at the machine at intervals, and whose events go to the master.
+"""Beacons: functions that check the machine at intervals and send events to the master.
 
-They run in one process of their own, one after the other; it is replaced when the configuration, the pillar, the grains
-or the plug-ins change, and killed when a beacon takes longer than CHECK_S. Events have the tag
-`salt/beacon/ID/NAME/…`, which the master believes below the minion's own id only.
+They run in a separate process, one after the other. The process is replaced when the configuration, the pillar, the
+grains or the plug-ins change, and killed when a beacon takes longer than CHECK_S. Events have the tag
+`salt/beacon/ID/NAME/…`. The master accepts only tags with the minion's own id.
 """
 
 from __future__ import annotations
@@ -42,24 +42,24 @@ FILE = "beacons"
 """In data_dir: the changes that functions made."""
 TITLE = "saltlite-beacons"
 INTERVAL_S = 1.0
-"""The interval of a beacon without one, as in Salt."""
+"""The default interval of a beacon, as in Salt."""
 INTERVAL_MAX_S = 365 * 86_400.0
 CHECK_S = 60.0
-"""Seconds that one beacon may take. Then its process is killed, and the beacon rests for REST_S."""
+"""Seconds that one beacon may take. After that its process is killed, and the beacon is paused for REST_S."""
 REST_S = 600.0
 BEACONS_MAX = 128
 """Configured beacons. Further ones are not used."""
 EVENTS_AT_ONCE = 100
-"""Events that one look of a beacon may have. Further ones are dropped, and counted in the log."""
+"""Events that one call of a beacon may return. Further ones are dropped, and counted in the log."""
 EVENTS_WAITING = 1000
 """Events that wait for the master. The oldest is dropped first, and counted in the log."""
 BUSY_S = 0.5
-"""Seconds until an event that the master was too busy for is sent again."""
+"""Seconds until an event is sent again when the master was busy."""
 FILES_LOOK_S = 3.0
-"""Seconds between two looks at what the process was made of."""
+"""Seconds between two checks whether the process is outdated."""
 MESSAGE_MAX = 16 * 1024 * 1024
 _FOR_THE_MINION = frozenset({"interval", "enabled", "disable_during_state_run", "run_once", "beacon_module"})
-"""Settings of every beacon, which its function does not see."""
+"""Settings that every beacon has. Its function does not see them."""
 
 Ask = Callable[[Message, Callable[[Message], None]], None]
 
@@ -168,7 +168,7 @@ class Beacons:
         return min((one.next_at for one in self._beacons.values() if one.enabled), default=NEVER)
 
     def due(self) -> None:
-        """Begin with the beacon that has been due for the longest time; the others follow it."""
+        """Run the beacons that are due, the one that has been due for the longest time first."""
         now = self._clock.monotonic()
         if self._checking or not self._changes.enabled:
             return
@@ -197,7 +197,7 @@ class Beacons:
         self._deadline = self._reactor.call_later(CHECK_S, self._late)
 
     def _ready_process(self) -> _Process | None:
-        """The process, a new one if what it was made of has changed."""
+        """The process; a new one if the old one is outdated."""
         context, now = self._context, self._clock.monotonic()
         if self._process is not None and now < self._look_at:
             return self._process
@@ -275,7 +275,7 @@ class Beacons:
     def _wanted(self) -> dict[str, Any]:
         sources = self._sources()
         configured = {**sources["opts"], **sources["pillar"]}
-        # Salt's switch of all beacons stands among them.
+        # Salt keeps the switch for all beacons among the entries.
         if configured.pop("enabled", True) is False:
             return {}
         return self._changes.apply(configured)
@@ -434,6 +434,6 @@ def checked(beacons: Mapping[str, Callable[..., Any]], asked: IpcMessage) -> Ipc
         for event in list(raw)[:EVENTS_AT_ONCE]
         if isinstance(event, Mapping)
     ]
-    # Encoded like a return, so that any value becomes plain.
+    # Encoded like a return, so that any value becomes plain data.
     plain = decode_return(encode_whole(rows, RETURN_MAX).body, 2 * RETURN_MAX)
     return {"t": "checked", "events": plain, "dropped": max(0, len(raw) - EVENTS_AT_ONCE)}

@@ -1,4 +1,4 @@
-"""What functions changed in the schedule or in the beacons: kept in a file, and applied before the configuration."""
+"""Changes of the schedule or the beacons by functions. They are stored in a file, and override the configuration."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class KeptChanges:
         self.more: dict[str, Any] = found.get("more", {})
         self.entries: dict[str, Any] = {}
         self.configured = True
-        """Whether the configuration enables everything; a function's switch goes first."""
+        """Whether the configuration enables everything. A switch by a function overrides it."""
         self._switch: bool | None = None
         self.reload()
 
@@ -41,7 +41,7 @@ class KeptChanges:
         return {**found, **{name: entry for name, entry in self.entries.items() if entry is not None}}
 
     def put(self, name: str, entry: Any, *, persist: bool) -> None:
-        """Change an entry, or delete it by None. Raises UsageError when the disk does not take it."""
+        """Change an entry; None deletes it. Raises UsageError if it cannot be stored."""
         with self._undone_by_failure():
             self.entries[name] = entry
             if persist:
@@ -49,7 +49,7 @@ class KeptChanges:
                 self.write()
 
     def switch(self, *, enabled: bool, persist: bool) -> None:
-        """Enable or disable everything. Raises UsageError when the disk does not take it."""
+        """Enable or disable everything. Raises UsageError if it cannot be stored."""
         with self._undone_by_failure():
             self._switch = enabled
             if persist:
@@ -57,24 +57,24 @@ class KeptChanges:
                 self.write()
 
     def save(self) -> None:
-        """Keep all changes. Raises UsageError when the disk does not take them."""
+        """Store all changes. Raises UsageError if they cannot be stored."""
         with self._undone_by_failure():
             self._saved, self._saved_switch = dict(self.entries), self._switch
             self.write()
 
     def reload(self) -> None:
-        """Drop changes that were not kept."""
+        """Drop changes that were not stored."""
         self.entries, self._switch = dict(self._saved), self._saved_switch
 
     def reset(self) -> None:
-        """Drop all changes. Raises UsageError when the disk does not take it."""
+        """Drop all changes. Raises UsageError if that cannot be stored."""
         with self._undone_by_failure():
             self._saved, self._saved_switch = {}, None
             self.reload()
             self.write()
 
     def write(self) -> None:
-        """Write the file. Raises UsageError when the disk does not take it."""
+        """Write the file. Raises UsageError if that fails."""
         content = {"changes": self._saved, "enabled": self._saved_switch, "more": self.more}
         fresh = f"{self._path}.new"
         try:

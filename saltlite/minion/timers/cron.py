@@ -1,4 +1,5 @@
-"""Cron expressions, and the times of day and dates of `when`: when is the next one. Times are local, without a zone.
+"""Computes the next time of cron expressions, and of the times of day and dates of `when`. Times are local, without a
+zone.
 
 The standard five fields need no library: minute, hour, day of the month, month and day of the week, each with lists,
 ranges, steps and names. If both days are restricted, one of them is enough, as in cron.

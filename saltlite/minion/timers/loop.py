@@ -1,7 +1,7 @@
-"""The one timer loop of a minion: it begins the jobs of the schedule, looks at beacons, and answers what functions ask.
+"""The timer loop of a minion: it begins the jobs of the schedule, runs beacons, and answers requests of functions.
 
-Entries come from the configuration, the pillar, and functions, whose changes go first and are kept in data_dir. The
-mine is an entry of its own. The wall clock may jump, so the loop looks at it every LOOK_S at least.
+Entries come from the configuration, the pillar and functions. Changes by functions override the others and are stored
+in data_dir. The mine is an entry of its own. The wall clock may jump, so the loop reads it at least every LOOK_S.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ FILE = "schedule"
 MINE = "__mine_interval"
 """The entry that updates the mine, with Salt's name."""
 MINE_SPLAY_MAX_S = 60.0
-"""The mine is updated within a tenth of `mine_interval`, and at most so late, so that a fleet that was started together
-does not send at once."""
+"""The largest random delay of an update of the mine, which is otherwise a tenth of `mine_interval`. So minions that
+were started together do not send at once."""
 
 
 class BeginJob(Protocol):
@@ -86,7 +86,7 @@ class TimerLoop:
             self._schedule.ended(name)
 
     def _configure(self, *, starting: bool = False) -> dict[str, str]:
-        """Use what is wanted now. Returns name -> sentence for wrong entries."""
+        """Apply the present entries. Returns name -> error message of wrong entries."""
         if not self._open:
             return {}
         wanted = self._wanted()
@@ -109,7 +109,7 @@ class TimerLoop:
                 log.error("the schedule of the pillar is not used: it is a map from names to entries")
                 continue
             wanted |= {str(name): about for name, about in jobs.items()}
-        # Salt's switch of the whole schedule stands among the entries.
+        # Salt keeps the switch for the whole schedule among the entries.
         self._changes.configured = bool(wanted.pop("enabled", True))
         wanted.update(self._mine())
         return self._changes.apply(wanted)

@@ -1,9 +1,9 @@
-"""The schedule of a minion: which jobs run when. It decides, and performs no IO; times are seconds since 1970.
+"""Decides which jobs of a minion's schedule run when, without IO. Times are seconds since 1970.
 
 An entry names a function and when it runs: at an interval (`seconds`, `minutes`, `hours`, `days`), at times (`when`),
-by `cron`, or `once`. Entries of the configuration and of the pillar, which goes first, are overlaid by changes that
-functions made (`schedule.add` …). A time that passed more than MISSED_S ago, because the minion was down or its machine
-slept, is skipped, or made up for once with `catch_up`.
+by `cron`, or `once`. The pillar overrides the configuration, and changes by functions (`schedule.add` …) override both.
+A time that passed more than MISSED_S ago, because the minion was down or its machine was suspended, is skipped; with
+`catch_up` the job runs once later.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from saltlite.wire.job_body import FunctionCall
 ENTRIES_MAX = 256
 """Entries of one schedule. Further ones are refused."""
 NAME_MAX = 128
-"""Characters of the name of an entry."""
+"""The longest name of an entry, in characters."""
 INTERVAL_MIN_S = 1.0
 INTERVAL_MAX_S = 3650 * 86_400.0
 RUNNING_MAX = 16
@@ -32,9 +32,9 @@ WHENS_MAX = 100
 """Times in one `when`."""
 NEVER = float("inf")
 FAR_YEAR = 9000
-"""A time from this year on never comes: the clocks of machines do not count far beyond it."""
+"""A time from this year on counts as never, because clocks do not count far beyond it."""
 _REPEATED = timedelta(hours=1)
-"""What comes twice when clocks are put back."""
+"""The local time that occurs twice when clocks are set back."""
 
 _UNITS = {"seconds": 1, "minutes": 60, "hours": 3600, "days": 86_400}
 _FIELDS = frozenset(
@@ -333,7 +333,7 @@ class Schedule:
         return found
 
     def run_now(self, name: str, now: float) -> list[DueRun | SkippedRun]:
-        """Run an entry now, whatever its times."""
+        """Run an entry now, regardless of its times."""
         return self._run(self._states[name], now)
 
     def ended(self, name: str) -> None:
@@ -356,7 +356,7 @@ class Schedule:
         entry = state.entry
         if entry.jid_include and state.running >= entry.maxrunning:
             state.skipped += 1
-            # Named once: an entry that never ends would fill the log.
+            # Logged once, because a job that never ends would fill the log.
             why = f"{state.running} of its jobs still run, and maxrunning allows no more"
             return [SkippedRun(entry.name, why)] if state.skipped == 1 else []
         state.running += 1
@@ -369,12 +369,12 @@ class Schedule:
     def _plan_first(self, state: _State, now: float, *, starting: bool) -> None:
         entry, last = state.entry, self.last.get(state.entry.name)
         if entry.catch_up and last is None:
-            # A time that is missed before the first run is made up for, too.
+            # A time that was missed before the first run is caught up, too.
             self.last[entry.name] = now
         if starting and entry.run_on_start:
             state.nominal = now
         elif entry.catch_up and last is not None and last <= now:
-            # What was missed since then is made up for by one run.
+            # One run catches up on everything that was missed since then.
             self._plan(state, last)
             state.nominal = max(now, state.nominal)
         else:
@@ -383,7 +383,7 @@ class Schedule:
         state.next_at = state.nominal + self._splay(entry)
 
     def _plan_after_setback(self, state: _State, now: float) -> None:
-        """Count an interval anew when the clock was put back, as it would be longer by that."""
+        """Restart an interval when the clock was set back, because it would otherwise be longer."""
         interval_s = state.entry.interval_s
         if interval_s and state.nominal > now + interval_s and not self._skips.get(state.entry.name):
             self._plan(state, now)
