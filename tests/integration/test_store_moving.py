@@ -217,6 +217,13 @@ def test_a_copy_that_differs_is_no_move(config: MasterConfig, server: Server) ->
 def test_without_a_database_or_a_store_nothing_moves(config: MasterConfig, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="there is no store to move"):
         move_store(config, to_database=True)
+    left = Path(f"{path_of(config)}{MOVED}")
+    left.parent.mkdir(parents=True, exist_ok=True)
+    left.touch()
+    with pytest.raises(
+        UsageError, match=r"the store has been moved already: .*store\.sqlite\.moved is the file that it left"
+    ):
+        move_store(config, to_database=True)
     (tmp_path / "master").write_text(f"root_dir: {tmp_path}\n")
     with pytest.raises(UsageError, match="names no `database`"):
         move_store(load_master(str(tmp_path)).config, to_database=True)

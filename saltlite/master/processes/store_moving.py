@@ -70,6 +70,11 @@ def move_store(config: MasterConfig, *, to_database: bool) -> Moved:
 
 def _to_database(path: str, database: Any, seal_key: bytes | None) -> Mapping[str, Contents]:
     if not os.path.isfile(path):
+        if os.path.isfile(path + MOVED):
+            raise UsageError(
+                f"the store has been moved already: {path}{MOVED} is the file that it left. `saltlite store migrate "
+                "sqlite` moves it back from the database"
+            )
         raise UsageError(f"there is no store to move, as {path} does not exist: is that the master's data_dir?")
     SqliteStore(path).close()  # an older format is brought to this one
     file = SqliteConnection(path)
