@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.fleet import Fleet
+from tests.support.fleet import Fleet, done_once
 
 pytestmark = pytest.mark.e2e
 NAMES = ("a", "b", "c", "d")
@@ -118,15 +118,17 @@ def runner(fleet: Fleet, *words: str) -> Any:
     return fleet.cli("runner", "--out=json", *words).json()
 
 
-def test_a_batch_is_seen_and_ended_while_it_goes_on(fleet: Fleet) -> None:
+def test_a_batch_is_seen_and_ended_while_it_goes_on(fleet: Fleet, tmp_path: Path) -> None:
     """What runs is let go on, as by Salt's runner, or killed on demand."""
-    jid = fleet.publish("*", "test.sleep", "3", "--async", "-b", "1")
+    go = tmp_path / "go"
+    jid = fleet.publish("*", "cmd.run", done_once(go), "--async", "-b", "1")
     fleet.wait_state(jid, "a", "running")
     (active,) = [row for row in runner(fleet, "batch.list_active") if row["jid"] == jid]
     counts = {name: active[name] for name in ("total", "completed", "active", "pending", "failed", "batch_size")}
     assert counts == {"total": 4, "completed": 0, "active": 1, "pending": 3, "failed": 0, "batch_size": 1}
-    assert (active["fun"], active["tgt"], active["halted"], active["driver"]) == ("test.sleep", "*", False, "master")
+    assert (active["fun"], active["tgt"], active["halted"], active["driver"]) == ("cmd.run", "*", False, "master")
     assert runner(fleet, "batch.stop", jid) is True
+    go.touch()
     assert fleet.wait_state(jid, "a", "returned", "cancelled") == "returned"
     ended = runner(fleet, "batch.status", jid)
     assert (ended["completed"], ended["pending"], ended["halted"]) == (1, 0, True)
@@ -149,10 +151,12 @@ def test_what_is_not_a_batch_has_no_status(fleet: Fleet) -> None:
         assert runner(fleet, "batch.stop", unknown) is False
 
 
-def test_the_command_line_ends_a_batch_without_a_kill(fleet: Fleet) -> None:
-    jid = fleet.publish("*", "test.sleep", "2", "--async", "-b", "1")
+def test_the_command_line_ends_a_batch_without_a_kill(fleet: Fleet, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    jid = fleet.publish("*", "cmd.run", done_once(go), "--async", "-b", "1")
     fleet.wait_state(jid, "a", "running")
     assert fleet.cli("job", "kill", "--planned", "--out=json", jid).json()["cancelled"] == ["b", "c", "d"]
+    go.touch()
     assert fleet.wait_state(jid, "a", "returned", "cancelled") == "returned"
     said = fleet.cli("job", "kill", "--planned", jid)
     assert (said.code, said.err) == (

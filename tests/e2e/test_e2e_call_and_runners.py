@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from saltlite import __version__
-from tests.support.fleet import ME, Fleet, wait_until
+from tests.support.fleet import ME, Fleet, done_once, wait_until
 
 pytestmark = pytest.mark.e2e
 
@@ -48,11 +49,13 @@ def test_a_runner_runs_a_job_and_another_one_finds_it(shared: Fleet) -> None:
     assert shared.cli("runner", "jobs.lookup_jid", jid, "--out", "json").json() == expected
 
 
-def test_a_running_job_is_active_until_it_ends(shared: Fleet) -> None:
-    jid = shared.publish("a", "test.sleep", "5")
+def test_a_running_job_is_active_until_it_ends(shared: Fleet, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    jid = shared.publish("a", "cmd.run", done_once(go))
     shared.wait_state(jid, "a", "running")
     active = shared.cli("runner", "jobs.active", "--out", "json").json()
     assert active[jid]["Running"] == [{"a": "running"}]
+    go.touch()
     shared.wait_state(jid, "a", "returned")
     assert jid not in shared.cli("runner", "jobs.active", "--out", "json").json()
 

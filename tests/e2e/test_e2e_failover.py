@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.fleet import Fleet, wait_until
+from tests.support.fleet import Fleet, done_once, wait_until
 from tests.support.modules import write
 
 pytestmark = pytest.mark.e2e
@@ -62,12 +62,14 @@ def test_a_minion_goes_to_the_second_master_when_the_first_is_stopped(fleet: Fle
     assert seen == [f"tcp://{fleet.address('two')}", 2]
 
 
-def test_a_result_is_kept_for_the_master_that_asked_for_it(fleet: Fleet) -> None:
+def test_a_result_is_kept_for_the_master_that_asked_for_it(fleet: Fleet, tmp_path: Path) -> None:
+    go = tmp_path / "go"
     two_masters_and_a_minion(fleet)
-    jid = fleet.cli("--async", "--out", "json", "m", "test.sleep", "2", master="one").json()["jid"]
+    jid = fleet.cli("--async", "--out", "json", "m", "cmd.run", done_once(go), master="one").json()["jid"]
     wait_until(lambda: fleet.states(jid, "one")["m"] == "running", "the job runs")
     fleet.daemons["one"].kill_whole()
     fleet.wait_up("m", master="two")
+    go.touch()
     wait_until(lambda: not fleet.running_jobs("m"), "the job has ended")
     assert fleet.cli("--out", "json", "m", "test.ping", master="two").json() == {"m": True}
 

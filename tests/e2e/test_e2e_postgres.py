@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("psycopg", reason="psycopg is not installed: saltlite[postgres]")
 
 from saltlite.client.connection import ANSWER_TIMEOUT_S
-from tests.support.fleet import Fleet, Said, wait_until
+from tests.support.fleet import Fleet, Said, done_once, wait_until
 from tests.support.postgres import Server, running_server
 
 pytestmark = pytest.mark.e2e
@@ -72,13 +72,14 @@ def test_everyday_work_and_restarts(on_postgres: Fleet, server: Server) -> None:
 
 
 def test_a_database_that_is_away_for_ten_seconds_costs_no_session_and_no_result(
-    on_postgres: Fleet, server: Server
+    on_postgres: Fleet, server: Server, tmp_path: Path
 ) -> None:
-    fleet = on_postgres
-    jid = fleet.publish("*", "cmd.run", "sleep 3; echo done")
+    fleet, go = on_postgres, tmp_path / "go"
+    jid = fleet.publish("*", "cmd.run", done_once(go))
     running = f"SELECT count(*) FROM job_targets WHERE jid = '{jid}' AND state = 'running'"  # noqa: S608 - a jid
     wait_until(lambda: server.sql(running) == "2", "both run it")
     server.stop()
+    go.touch()
     away_since = time.monotonic()
     wait_until(lambda: fleet.cli("m", "test.ping").code != 0, "the database is away")
     asked = time.monotonic()

@@ -21,9 +21,9 @@ from saltlite.errors import LoginError
 from saltlite.master.store.postgres.seals import UNSEALED
 from tests.support.api import Api
 from tests.support.cloud import Lab
-from tests.support.fleet import Fleet, wait_until
+from tests.support.fleet import Fleet, done_once, wait_until
 from tests.support.postgres import running_server
-from tests.support.several_masters import MASTERS, Site, done_once, returned
+from tests.support.several_masters import MASTERS, Site, returned
 
 pytestmark = pytest.mark.e2e
 

@@ -28,10 +28,10 @@ pytest.importorskip("psycopg", reason="psycopg is not installed: saltlite[postgr
 from saltlite.client.local import JobCall, LocalClient
 from saltlite.errors import SaltliteError
 from saltlite.master.store.postgres.schema import FORMAT
-from tests.support.fleet import ME, Fleet, wait_until
+from tests.support.fleet import ME, Fleet, done_once, wait_until
 from tests.support.other_version import launcher, newer
 from tests.support.postgres import running_server
-from tests.support.several_masters import MASTERS, Site, done_once, family, returned
+from tests.support.several_masters import MASTERS, Site, family, returned
 
 pytestmark = pytest.mark.e2e
 

@@ -102,6 +102,11 @@ def wait_until(look: Callable[[], T], what: str, within_s: float = WAIT_S) -> T:
         time.sleep(min(max(POLL_S, POLL_SHARE * (now - began)), POLL_MAX_S))
 
 
+def done_once(go: Path) -> str:
+    """A command for `cmd.run` that ends, and prints "done", when there is such a file."""
+    return f"while [ ! -e {go} ]; do sleep 0.1; done; echo done"
+
+
 def free_port() -> int:
     """A TCP port that nobody listens on, and that no other process of tests takes."""
     return _ports().take()

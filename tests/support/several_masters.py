@@ -109,11 +109,6 @@ def family(pid: int) -> list[int]:
     return [pid, *(one for child in children_of(pid) for one in family(child))]
 
 
-def done_once(go: Path) -> str:
-    """A command for `cmd.run` that ends, and prints "done", when there is such a file."""
-    return f"while [ ! -e {go} ]; do sleep 0.1; done; echo done"
-
-
 def returned(said: Said) -> Any:
     """What a command printed that must have ended well."""
     assert said.code == 0, said.err
