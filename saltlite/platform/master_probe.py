@@ -17,7 +17,7 @@ from saltlite.platform.zmq_link import DealerLink
 from saltlite.wire import codec, frames
 from saltlite.wire.certificates import MasterCertificate, successors
 from saltlite.wire.messages import REPLY_FIELDS, check_payload
-from saltlite.wire.noise import Handshake, Role
+from saltlite.wire.noise import Handshake, Role, private_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,9 @@ class _Probe:
         if isinstance(frame, frames.FleetFrame) and self._handshake is None:
             self._fleet = unspell_fingerprint(self._pinned) if self._pinned else fingerprint_bytes(frame.public)
             # An ephemeral key, which is never used again.
-            self._handshake = Handshake(Role.INITIATOR, os.urandom(32), frames.prologue(self._fleet), os.urandom(32))
+            self._handshake = Handshake(
+                Role.INITIATOR, private_key(os.urandom(32)), frames.prologue(self._fleet), os.urandom(32)
+            )
             self._send(frames.hello(self._handshake.write(b""), self._fleet))
         elif isinstance(frame, frames.ReplyFrame) and self._handshake is not None:
             self._read(self._handshake.read(frame.message), self._handshake.remote_static)

@@ -63,9 +63,17 @@ nonce_of: Callable[[int], bytes] = struct.Struct("<4xQ").pack
 """The 12-byte ChaCha20-Poly1305 nonce of a counter in Noise: four zero bytes, then little endian."""
 
 
+def private_key(raw: bytes) -> X25519PrivateKey:
+    """The key in these 32 bytes. To read it costs as much as one of the four multiplications of a handshake, as its
+    public key is computed, so a master reads its own once. Raises LocalProtocolError if there are not 32."""
+    if len(raw) != KEY_BYTES:
+        raise LocalProtocolError(f"an X25519 private key has {KEY_BYTES} bytes, not {len(raw)}")
+    return x25519_private(raw)
+
+
 def public_of(private: bytes) -> bytes:
     """The X25519 public key (32 bytes) of a raw private key. Raises LocalProtocolError if that has not 32."""
-    return _private_key(private).public_key().public_bytes_raw()
+    return private_key(private).public_key().public_bytes_raw()
 
 
 class CipherState:
@@ -100,17 +108,17 @@ class CipherState:
 class Handshake:
     """One side of one handshake, without IO and clock.
 
-    `static` and `ephemeral` are raw X25519 private keys of 32 bytes; `ephemeral` must be fresh random bytes, used for
-    this handshake only. Both sides must agree on `prologue`. A call out of turn raises LocalProtocolError and has no
-    effect. An invalid message of the peer raises RemoteProtocolError("bad-handshake"); after it the keys are deleted,
-    and every call raises LocalProtocolError.
+    `static` is this side's key, of many handshakes; `ephemeral` must be 32 fresh random bytes, used for this one only.
+    Both sides must agree on `prologue`. A call out of turn raises LocalProtocolError and has no effect. An
+    invalid message of the peer raises RemoteProtocolError("bad-handshake"); after it no call has the keys any more, and
+    each raises LocalProtocolError.
     """
 
     __slots__ = ("_ciphers", "_dead", "_hash", "_private", "_remote", "_role", "_step", "_symmetric")
 
-    def __init__(self, role: Role, static: bytes, prologue: bytes, ephemeral: bytes) -> None:
+    def __init__(self, role: Role, static: X25519PrivateKey, prologue: bytes, ephemeral: bytes) -> None:
         self._role = role
-        self._private = {_Token.S: _private_key(static), _Token.E: _private_key(ephemeral)}
+        self._private = {_Token.S: static, _Token.E: private_key(ephemeral)}
         self._remote: dict[_Token, bytes] = {}
         self._symmetric = _Symmetric(prologue)
         self._step = 0
@@ -287,9 +295,3 @@ def _hkdf(chaining: bytes, material: bytes) -> tuple[bytes, bytes]:
     secret = hmac_sha256(chaining, material)
     first = hmac_sha256(secret, b"\x01")
     return first, hmac_sha256(secret, first + b"\x02")
-
-
-def _private_key(raw: bytes) -> X25519PrivateKey:
-    if len(raw) != KEY_BYTES:
-        raise LocalProtocolError(f"an X25519 private key has {KEY_BYTES} bytes, not {len(raw)}")
-    return x25519_private(raw)

@@ -20,7 +20,7 @@ from saltlite.wire import codec, frames, merkle
 from saltlite.wire.frames import SecureSession
 from saltlite.wire.job_body import FunctionCall, JobBody, decode_body, encode_body, sign, verify
 from saltlite.wire.limits import CHUNK
-from saltlite.wire.noise import Handshake, Role
+from saltlite.wire.noise import Handshake, Role, private_key
 
 ROUNDS = 5
 FLEET = hashlib.sha256(b"fleet").digest()[:25]
@@ -36,8 +36,8 @@ def cost_us(call: Callable[[], object], number: int) -> float:
 
 def shake() -> tuple[Handshake, Handshake]:
     """One whole handshake, both sides, with payloads of the usual size."""
-    minion = Handshake(Role.INITIATOR, MINION, PROLOGUE, os.urandom(32))
-    master = Handshake(Role.RESPONDER, MASTER, PROLOGUE, os.urandom(32))
+    minion = Handshake(Role.INITIATOR, private_key(MINION), PROLOGUE, os.urandom(32))
+    master = Handshake(Role.RESPONDER, private_key(MASTER), PROLOGUE, os.urandom(32))
     master.read(minion.write(b""))
     minion.read(master.write(b"c" * 270))
     master.read(minion.write(b"i" * 150))

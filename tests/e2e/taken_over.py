@@ -119,7 +119,7 @@ class TakenOver(link.LinkProcess):
             return {**first, "n": said["n"]}
         if self._order == "sign":
             changed = evil_pillar(question, evil_file(question, said))
-            private = self._manager._handshakes._private
+            private = self._manager._handshakes._private.private_bytes_raw()
             return dict(signatures.signed(private, minion, question, changed))
         return LIES[self._order](question, said) if self._order in LIES else said
 

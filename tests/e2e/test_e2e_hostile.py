@@ -23,7 +23,7 @@ from saltlite.platform.link import LINK_FRAME_MAX
 from saltlite.wire import codec, frames
 from saltlite.wire.frames import SecureSession
 from saltlite.wire.limits import FRAME_MAX
-from saltlite.wire.noise import Handshake, Role, public_of
+from saltlite.wire.noise import Handshake, Role, private_key, public_of
 from tests.support.fleet import Fleet, wait_until
 
 pytestmark = pytest.mark.e2e
@@ -68,7 +68,9 @@ class Stranger:
         )
 
     def hello(self) -> bytes:
-        self.handshake = Handshake(Role.INITIATOR, self.private, frames.prologue(self.fleet_id), os.urandom(32))
+        self.handshake = Handshake(
+            Role.INITIATOR, private_key(self.private), frames.prologue(self.fleet_id), os.urandom(32)
+        )
         return frames.hello(self.handshake.write(b""), self.fleet_id)
 
     def prove(self) -> str:

@@ -14,7 +14,7 @@ from saltlite.wire import codec, frames, job_body, merkle
 from saltlite.wire.certificates import MasterCertificate
 from saltlite.wire.frames import SecureSession
 from saltlite.wire.limits import FRAME_MAX_BEFORE_AUTH
-from saltlite.wire.noise import Handshake, Role
+from saltlite.wire.noise import Handshake, Role, private_key
 
 keys = st.text() | st.integers(-(2**63), 2**64 - 1)
 scalars = (
@@ -28,7 +28,7 @@ def key(name: str) -> bytes:
 
 
 def side(role: Role) -> Handshake:
-    return Handshake(role, key("s" + role.value), b"p", key("e" + role.value))
+    return Handshake(role, private_key(key("s" + role.value)), b"p", key("e" + role.value))
 
 
 def sessions() -> tuple[SecureSession, SecureSession]:

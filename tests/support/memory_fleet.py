@@ -32,7 +32,7 @@ from saltlite.testing.link import DEFAULT_ADDRESS, Fate, Flight, MemoryNetwork
 from saltlite.wire import codec, frames, merkle
 from saltlite.wire.frames import SecureSession
 from saltlite.wire.limits import CHUNK
-from saltlite.wire.noise import Handshake, Role, public_of
+from saltlite.wire.noise import Handshake, Role, private_key, public_of
 from saltlite.wire.signatures import proves, token_public
 from tests.support.keys import FLEET, FUNCTIONS, NOW, TOKEN, good_token, identity, key_of, make_manager, seed, signed
 
@@ -546,7 +546,7 @@ class Peer:
     def hello(self) -> bytes:
         """Send HELLO; the frame that comes back, b"" for none."""
         entropy = self.rig.clock.entropy(32)
-        self.handshake = Handshake(Role.INITIATOR, self.private, frames.prologue(FLEET), entropy)
+        self.handshake = Handshake(Role.INITIATOR, private_key(self.private), frames.prologue(FLEET), entropy)
         self.raw(frames.hello(self.handshake.write(b""), FLEET))
         return next((effect.frame for effect in self.mine()), b"")
 

@@ -11,7 +11,7 @@ from saltlite.master.protocol.handshakes import LATEST_S, OPEN_AT_FIRST, OPEN_LE
 from saltlite.platform.daemon import ManualClock
 from saltlite.wire import frames
 from saltlite.wire.limits import HANDSHAKE_TIMEOUT_S, OPEN_HANDSHAKES
-from saltlite.wire.noise import Handshake, Role
+from saltlite.wire.noise import Handshake, Role, private_key
 from tests.support.keys import FLEET, FLEET_PUBLIC, seed
 
 
@@ -23,7 +23,7 @@ class HandshakeRig:
         self._handshakes = Handshakes(
             fleet_public=FLEET_PUBLIC,
             certificate=b"",
-            private=b"",
+            private=seed("master"),
             handshakes_per_address=per_network,
             clock=self.clock,
         )
@@ -139,7 +139,7 @@ class Strangers:
             handshakes_per_address=10.0,
             clock=self.clock,
         )
-        handshake = Handshake(Role.INITIATOR, seed("stranger"), frames.prologue(FLEET), b"e" * 32)
+        handshake = Handshake(Role.INITIATOR, private_key(seed("stranger")), frames.prologue(FLEET), b"e" * 32)
         hello = frames.parse(frames.hello(handshake.write(b""), FLEET))
         assert isinstance(hello, frames.HelloFrame)
         self._hello = hello

@@ -15,7 +15,7 @@ from saltlite.wire.limits import (
     OPEN_HANDSHAKES,
     OPEN_HANDSHAKES_PER_ADDRESS,
 )
-from saltlite.wire.noise import Handshake, Role, public_of
+from saltlite.wire.noise import Handshake, Role, private_key, public_of
 from tests.support.keys import FLEET, FLEET_PUBLIC
 from tests.support.memory_fleet import JID, Peer, SessionRig, of
 
@@ -65,7 +65,7 @@ def test_frames_of_a_master_are_refused_from_minions(frame: bytes) -> None:
 def test_a_hello_for_another_fleet_costs_no_handshake() -> None:
     rig = SessionRig()
     peer = Peer(rig, "web1")
-    handshake = Handshake(Role.INITIATOR, peer.private, frames.prologue(b"o" * 25), b"e" * 32)
+    handshake = Handshake(Role.INITIATOR, private_key(peer.private), frames.prologue(b"o" * 25), b"e" * 32)
     peer.raw(frames.hello(handshake.write(b""), b"o" * 25))
     assert of(Send, rig.take()) == []
     assert rig.refused() == {"bad-mac": 1}

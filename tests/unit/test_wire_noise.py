@@ -11,7 +11,7 @@ import pytest
 from noise.connection import Keypair, NoiseConnection  # type: ignore[import-untyped]  # it ships no types
 
 from saltlite.errors import LocalProtocolError, RemoteProtocolError
-from saltlite.wire.noise import MESSAGE_MAX, PAYLOAD_MAX, PROTOCOL_NAME, Handshake, Role, public_of
+from saltlite.wire.noise import MESSAGE_MAX, PAYLOAD_MAX, PROTOCOL_NAME, Handshake, Role, private_key, public_of
 
 VECTORS = json.loads((Path(__file__).parents[1] / "data" / "noise_vectors.json").read_text())["vectors"]
 PROLOGUE = b"a prologue"
@@ -23,11 +23,11 @@ def key(name: str) -> bytes:
 
 
 def initiator(prologue: bytes = PROLOGUE) -> Handshake:
-    return Handshake(Role.INITIATOR, key("is"), prologue, key("ie"))
+    return Handshake(Role.INITIATOR, private_key(key("is")), prologue, key("ie"))
 
 
 def responder(prologue: bytes = PROLOGUE) -> Handshake:
-    return Handshake(Role.RESPONDER, key("rs"), prologue, key("re"))
+    return Handshake(Role.RESPONDER, private_key(key("rs")), prologue, key("re"))
 
 
 def run(first: Handshake, second: Handshake, damage: tuple[int, int] | None = None) -> None:
@@ -48,8 +48,8 @@ def reason_of(caught: pytest.ExceptionInfo[RemoteProtocolError]) -> str:
 def test_every_byte_equals_the_published_vector(vector: dict[str, Any]) -> None:
     get = {name: bytes.fromhex(value) for name, value in vector.items() if name[:4] in ("init", "resp")}
     sides = (
-        Handshake(Role.INITIATOR, get["init_static"], get["init_prologue"], get["init_ephemeral"]),
-        Handshake(Role.RESPONDER, get["resp_static"], get["resp_prologue"], get["resp_ephemeral"]),
+        Handshake(Role.INITIATOR, private_key(get["init_static"]), get["init_prologue"], get["init_ephemeral"]),
+        Handshake(Role.RESPONDER, private_key(get["resp_static"]), get["resp_prologue"], get["resp_ephemeral"]),
     )
     wire, read = [], []
     for number, message in enumerate(vector["messages"][:3]):

@@ -10,7 +10,7 @@ from saltlite.errors import LocalProtocolError, RemoteProtocolError
 from saltlite.wire import frames
 from saltlite.wire.frames import PLAINTEXT_MAX, SecureSession
 from saltlite.wire.limits import CHUNK, FRAME_MAX
-from saltlite.wire.noise import Handshake, Role, public_of
+from saltlite.wire.noise import Handshake, Role, private_key, public_of
 
 
 def key(name: str) -> bytes:
@@ -18,8 +18,8 @@ def key(name: str) -> bytes:
 
 
 def shaken(seed: str = "") -> tuple[Handshake, Handshake]:
-    first = Handshake(Role.INITIATOR, key("is"), b"p", key("ie" + seed))
-    second = Handshake(Role.RESPONDER, key("rs"), b"p", key("re" + seed))
+    first = Handshake(Role.INITIATOR, private_key(key("is")), b"p", key("ie" + seed))
+    second = Handshake(Role.RESPONDER, private_key(key("rs")), b"p", key("re" + seed))
     second.read(first.write(b""))
     first.read(second.write(b""))
     second.read(first.write(b""))
@@ -164,4 +164,4 @@ def test_a_peer_that_counts_past_the_end_is_refused(monkeypatch: pytest.MonkeyPa
 
 def test_no_session_comes_from_an_unfinished_handshake() -> None:
     with pytest.raises(LocalProtocolError):
-        SecureSession(Handshake(Role.INITIATOR, key("is"), b"p", key("ie")))
+        SecureSession(Handshake(Role.INITIATOR, private_key(key("is")), b"p", key("ie")))

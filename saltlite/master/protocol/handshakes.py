@@ -44,7 +44,7 @@ from saltlite.wire.limits import (
     UNAUTHENTICATED_S,
 )
 from saltlite.wire.messages import AUTH_DEFAULTS, AUTH_FIELDS, Message, check_payload
-from saltlite.wire.noise import Handshake, Role
+from saltlite.wire.noise import Handshake, Role, private_key
 
 
 class Balancers:
@@ -203,7 +203,7 @@ class Handshakes:
         self.balancers = balancers or Balancers()
         self.is_closed = False
         """Whether strangers are refused for now."""
-        self._private = private
+        self._private = private_key(private)
         self._clock = clock
         self.handshakes_per_network = handshakes_per_address
         self._rate = RateLimiter(HANDSHAKES_PER_S, HANDSHAKES_PER_S)

@@ -57,7 +57,7 @@ from saltlite.wire.messages import (
     check,
     check_payload,
 )
-from saltlite.wire.noise import Handshake, Role
+from saltlite.wire.noise import Handshake, Role, private_key
 
 CONNECT_TIMEOUT_S = 10.0
 BACKOFF_MIN_S = 1.0
@@ -392,7 +392,7 @@ class ConnectionMachine:
 
     def _hello(self, fleet: bytes) -> None:
         self._handshake = Handshake(
-            Role.INITIATOR, self._identity.private, frames.prologue(fleet), self._clock.entropy(32)
+            Role.INITIATOR, private_key(self._identity.private), frames.prologue(fleet), self._clock.entropy(32)
         )
         self._effects.append(SendFrame(frames.hello(self._handshake.write(b""), fleet)))
 
