@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import pytest
@@ -13,6 +13,7 @@ from saltlite.master.handlers.keys import handle_decide
 from saltlite.master.handlers.minions import PresenceChange, record
 from saltlite.master.processes.arrivals import Arrivals
 from saltlite.master.processes.context import HandlerConfig, Master, MasterIdentity
+from saltlite.master.store.ports import MinionRow
 from saltlite.model.ids import MinionId
 from saltlite.model.keys import fingerprint
 from saltlite.platform.daemon import ManualClock
@@ -44,9 +45,13 @@ class Link:
 
 
 class Store(MemoryStore):
-    """Counts its transactions, and fails in the first few of them."""
+    """Counts its transactions and the times that rows of minions are read, and fails in the first few transactions."""
 
-    writes = fails = 0
+    writes = fails = reads = 0
+
+    def minions(self, among: Collection[MinionId] | None = None) -> list[MinionRow]:
+        self.reads += 1
+        return super().minions(among)
 
     def write(self, *, appends_only: bool = False) -> Any:
         self.writes += 1
@@ -99,8 +104,8 @@ def presence(*rows: list[Any], record: bool = True, whole: bool = False) -> IpcM
     return {"t": "presence", "record": record, "whole": whole, "items": list(rows)}
 
 
-def pull(minion: str) -> IpcMessage:
-    return {"t": "pull", "id": minion, "session": session(minion), "since": ""}
+def pull(minion: str, handshake: int = 1) -> IpcMessage:
+    return {"t": "pull", "id": minion, "session": session(minion, handshake), "since": ""}
 
 
 def messages(minions: Sequence[str]) -> list[IpcMessage]:
@@ -123,6 +128,28 @@ def test_many_that_connect_at_once_take_one_transaction(site: Site) -> None:
     assert site.link.given == {minion: [job(1).jid] if minion in WEBS[:2] else [] for minion in WEBS}
     assert set(site.master.present) == set(WEBS)
     assert not arrivals.handle(site.master, MARKS, site.one), "nothing waits any more"
+
+
+def test_sessions_that_were_stored_in_this_turn_are_not_looked_for_before_their_jobs(site: Site) -> None:
+    arrivals = Arrivals()
+    for message in messages(WEBS):
+        arrivals.take(message)
+    site.store.reads = 0
+    arrivals.handle(site.master, MARKS, site.one)
+    assert site.store.reads == 0
+    assert site.link.given[WEBS[0]] == [job(1).jid]
+
+
+@pytest.mark.parametrize("before", [[], [presence(session(WEBS[0], handshake=1)), presence(session(WEBS[1]))]])
+def test_a_session_that_was_not_stored_in_this_turn_is_stored_before_its_jobs_are_sent(
+    site: Site, before: list[IpcMessage]
+) -> None:
+    arrivals = Arrivals()
+    for message in (*before, pull(WEBS[0], handshake=2), pull(WEBS[1])):
+        arrivals.take(message)
+    arrivals.handle(site.master, MARKS, site.one)
+    assert {row.id: row.handshake for row in site.store.minions()} == {WEBS[0]: 2, WEBS[1]: 1}
+    assert site.link.given == {minion: [job(1).jid] for minion in WEBS[:2]}
 
 
 def test_what_a_store_refuses_together_is_tried_one_by_one(site: Site) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from saltlite.errors import DamagedError, UsageError
@@ -171,11 +172,15 @@ def handle_pull(master: Master, ask: dict[str, Any]) -> None:
     _pull(master, ask, unsettled, _cancelled(master, unsettled))
 
 
-def handle_first_pulls(master: Master, asks: Sequence[dict[str, Any]]) -> None:
+def handle_first_pulls(
+    master: Master, asks: Sequence[dict[str, Any]], stored: Mapping[MinionId, PresenceChange] = MappingProxyType({})
+) -> None:
     """As `handle_pull`, for many minions that have just connected: a few statements for all of them, and more only for
-    minions with open jobs."""
+    minions with open jobs. `stored`: the sessions that this process has just stored and need not read."""
     sessions = [PresenceChange(*ask["session"]) for ask in asks]
-    unsettled = master.store.unsettled_of(ensure(master, sessions))
+    others = [session for session in sessions if stored.get(session.id) != session]
+    have = {session.id for session in sessions} - {session.id for session in others}
+    unsettled = master.store.unsettled_of(have | ensure(master, others) if others else have)
     cancelled = _cancelled(master, [one for some in unsettled.values() for one in some])
     for ask in asks:
         if (minion := MinionId(ask["id"])) in unsettled:

@@ -18,6 +18,7 @@ from saltlite.master.handlers.delivery import handle_first_pulls
 from saltlite.master.handlers.keys import handle_decides
 from saltlite.master.processes.context import Master
 from saltlite.model.dataclass import dataclass
+from saltlite.model.ids import MinionId
 from saltlite.platform.shared_memory import Marks, TurnLabel
 from saltlite.wire.framing import IpcMessage
 
@@ -62,10 +63,11 @@ class Arrivals:
         for asks in _some(self.decides):
             _together(asks, marks, one, lambda asks: handle_decides(master, asks))
         stored = bool(self.came)
+        begun: dict[MinionId, minions.PresenceChange] = {}
         for messages in _some(self.came):
-            _together(messages, marks, one, lambda messages: _record(master, messages))
+            _together(messages, marks, one, lambda messages: begun.update(_record(master, messages)))
         for asks in _some(self.pulls):
-            _together(asks, marks, one, lambda asks: handle_first_pulls(master, asks))
+            _together(asks, marks, one, lambda asks: handle_first_pulls(master, asks, begun))
         self.decides, self.came, self.pulls = [], [], []
         return stored
 
@@ -93,10 +95,12 @@ def _some(messages: list[IpcMessage]) -> Iterator[list[IpcMessage]]:
         yield some
 
 
-def _record(master: Master, messages: list[IpcMessage]) -> None:
+def _record(master: Master, messages: list[IpcMessage]) -> dict[MinionId, minions.PresenceChange]:
+    """The sessions that the store has now."""
     changes = [minions.PresenceChange(*row) for message in messages for row in message["items"]]
     minions.notice(master, changes, whole=False)
-    minions.record(master, changes, whole=False)
+    outdated = minions.record(master, changes, whole=False)
+    return {change.id: change for change in changes if change not in outdated}
 
 
 def _together(
