@@ -6,6 +6,8 @@ import functools
 import os
 import select
 import signal
+import subprocess
+import sys
 import threading
 import time
 from contextlib import suppress
@@ -50,6 +52,30 @@ def test_a_database_that_cannot_be_used_is_a_sentence_without_secrets(dsn: str, 
         PostgresStore(dsn, master=1)
     assert "secret" not in str(failure.value)
     assert "\n" not in str(failure.value)
+
+
+LATER = """
+import sys
+from saltlite.master.processes.store_opening import load_postgres
+PostgresStore = load_postgres().PostgresStore
+
+class Unreadable:
+    def find_spec(self, name, path=None, target=None):
+        raise ImportError(name)
+
+sys.meta_path.insert(0, Unreadable())
+try:
+    PostgresStore("host=localhost port=1 dbname=x", master=1, waits_s=0.0)
+except Exception as error:
+    print(f"{type(error).__name__}: {error}")
+"""
+
+
+def test_what_it_takes_to_find_a_server_by_name_is_loaded_before_rights_are_dropped() -> None:
+    """The user of the master may be unable to read Python's own files, as in a folder of root's."""
+    done = subprocess.run([sys.executable, "-c", LATER], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.startswith("StoreError: the database x on localhost cannot be reached ("), done.stdout
+    assert "Connection refused" in done.stdout
 
 
 def test_a_call_after_a_while_waits_for_a_connection_and_repeats_no_old_reason(
