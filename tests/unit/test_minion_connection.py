@@ -11,6 +11,7 @@ from saltlite.minion.protocol.connection import (
     BACKOFF_MAX_S,
     BACKOFF_MIN_S,
     CONNECT_TIMEOUT_S,
+    ELSEWHERE_MAX_S,
     NEVER,
     REFUSED_MAX_S,
     REFUSED_MIN_S,
@@ -571,6 +572,25 @@ def test_the_back_off_starts_over_after_a_minute_of_ready() -> None:
         it.say({"t": "heartbeat_ack"})
     it.connection.link_down("gone")
     assert it.rest_s() <= 3 * BACKOFF_MIN_S
+
+
+@pytest.mark.parametrize("knows_others", [True, False])
+def test_a_minion_that_waited_long_for_its_master_goes_to_another_one_soon_when_it_is_lost(knows_others: bool) -> None:
+    waits = []
+    for number in range(20):
+        it = Scripted()
+        for _ in range(number):
+            it.clock.uniform(0, 1)
+        it.connection.start()
+        for _ in range(30):
+            it.connection.link_down("gone")
+            it.wait(it.rest_s())
+        it.welcomed()
+        if knows_others:
+            it.say(directory_message(*FLEET_OF_THREE))
+        it.connection.link_down("gone")
+        waits.append(it.rest_s())
+    assert (max(waits) <= ELSEWHERE_MAX_S) is knows_others
 
 
 @pytest.mark.parametrize("state", ["busy", "revoked"])

@@ -67,6 +67,9 @@ REFUSED_MAX_S = 60.0
 """A refused minion asks again after at most so long, because an operator may have decided otherwise."""
 SETTLED_S = 60.0
 """After so long in READY the back-off starts from its minimum again."""
+ELSEWHERE_MAX_S = 10.0
+"""After a shorter session a minion that knows other masters waits at most so long before it goes to one of them,
+however long it had waited before that session."""
 SILENCE_BEATS = 2.5
 UNANSWERED_S = 10.0
 """A minion that knows other masters tries one of them when a heartbeat has not been answered for once to twice so
@@ -548,6 +551,8 @@ class ConnectionMachine:
             self._backoff_s = 0.0
         if wait_s is None:
             longest = 3 * max(self._backoff_s, BACKOFF_MIN_S)
+            if self.phase is Phase.READY and self._directory.masters:
+                longest = min(longest, ELSEWHERE_MAX_S)
             self._backoff_s = min(BACKOFF_MAX_S, self._clock.uniform(BACKOFF_MIN_S, longest))
             wait_s = self._backoff_s
         self._leave()
