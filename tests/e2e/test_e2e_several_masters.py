@@ -58,15 +58,6 @@ def test_any_master_tells_when_a_minion_was_last_seen(site: Site) -> None:
         assert {minion: isinstance(ago, float) and ago < 60 for minion, ago in seen.items()} == ALL
 
 
-def test_any_master_tells_at_which_one_a_minion_is(site: Site) -> None:
-    for name in MASTERS:
-        with site.fleet.client(name) as client:
-            rows = [row for row in client.call("minions")["minions"] if row["id"] in ALL]
-        known = dict(line.split("|") for line in site.server.sql("SELECT id, master FROM minions").splitlines())
-        assert {row["id"]: row["master"] for row in rows} == {minion: known[minion] for minion in ALL}
-        assert set(known.values()) <= set(MASTERS)
-
-
 def test_a_kill_reaches_a_minion_of_another_master(site: Site) -> None:
     fleet = site.fleet
     jid = fleet.cli("--async", "--out", "json", "bob", "test.sleep", "60", master="one").json()["jid"]
