@@ -18,6 +18,7 @@ from saltlite.minion.protocol.connection import (
     SECOND_MAX_S,
     SETTLED_S,
     SILENCE_BEATS,
+    SILENCE_BEATS_BESIDE,
     UNANSWERED_S,
     Changed,
     Close,
@@ -457,6 +458,18 @@ def test_a_master_that_answers_no_heartbeat_is_left_beside_the_session() -> None
     it.connection.second_failed()
     it.wait(SECOND_MAX_S)
     assert seconds_of(it) == []
+
+
+def test_a_session_outlives_a_silence_in_which_no_other_master_accepts_the_minion() -> None:
+    it = with_directory()
+    heard, tried = it.clock.monotonic(), 0
+    while it.phase() is Phase.READY:
+        it.wait(it.rest_s())
+        if seconds_of(it):
+            tried += 1
+            it.connection.second_failed()
+    assert tried > 1
+    assert it.clock.monotonic() - heard == pytest.approx(SILENCE_BEATS_BESIDE * HB_S)
 
 
 def test_a_minion_that_knows_one_master_waits_until_it_is_silent() -> None:

@@ -11,7 +11,7 @@
     PENDING     STATE accepted                                        READY, in the same session
     PENDING and STATE rejected | revoked | conflict                   REFUSED
     READY       STATE deleted | replaced, a bad frame, link down,
-                2.5 heartbeats of silence                             BACKOFF
+                2.5 heartbeats of silence, 4 where others are tried   BACKOFF
                 session age                                           BACKOFF (0 .. 1 s), with the same master
                 RECONNECT spread                                      BACKOFF (0 .. spread)
     REFUSED     min(60 s, uniform(2 s, 3 x the last one))             CONNECT
@@ -71,6 +71,9 @@ ELSEWHERE_MAX_S = 10.0
 """After a shorter session a minion that knows other masters waits at most so long before it goes to one of them,
 however long it had waited before that session."""
 SILENCE_BEATS = 2.5
+SILENCE_BEATS_BESIDE = 4.0
+"""The same for a minion that tries other masters meanwhile: when none accepts it, all of them may wait for a database
+that hangs, and go on with their sessions afterwards."""
 UNANSWERED_S = 10.0
 """A minion that knows other masters tries one of them when a heartbeat has not been answered for once to twice so
 long: longer than a pause of a busy master, and shorter than what ends the session."""
@@ -258,7 +261,7 @@ class ConnectionMachine:
             return NEVER
         if self._session is not None and self.phase in (Phase.PENDING, Phase.READY):
             second = NEVER if self._second is None else self._second.at
-            return min(self._beat_due, self._last_heard + SILENCE_BEATS * self._beat_s, self._session_ends, second)
+            return min(self._beat_due, self._silent_at, self._session_ends, second)
         return self._deadline
 
     def beside(self, address: str) -> ConnectionMachine:
@@ -315,8 +318,8 @@ class ConnectionMachine:
         elif self.phase in (Phase.CONNECT, Phase.HANDSHAKE):
             if now >= self._deadline:
                 self._back_off("the master did not answer in time")
-        elif now >= self._last_heard + SILENCE_BEATS * self._beat_s:
-            self._back_off("the master has been silent for 2.5 heartbeats")
+        elif now >= self._silent_at:
+            self._back_off(f"the master has been silent for {self._silence_beats:g} heartbeats")
         elif now >= self._session_ends:
             self._next_master = max(0, self._next_master - 1)
             self._back_off("the session has reached its age", wait_s=self._clock.uniform(0.0, 1.0))
@@ -390,7 +393,7 @@ class ConnectionMachine:
         addresses = named if second.to else self._others()
         if addresses:
             self._effects.append(OpenSecond(addresses[second.tries % len(addresses)]))
-        second.tries += 1
+            second.tries += 1
         second.at = NEVER if addresses else self._clock.monotonic() + SECOND_MAX_S
 
     def _hello(self, fleet: bytes) -> None:
@@ -534,6 +537,16 @@ class ConnectionMachine:
     def _is_over(self) -> bool:
         """Whether the session has ended while a second connection is being made, which may take its place."""
         return self._second is not None and self._second.over is not None
+
+    @property
+    def _silence_beats(self) -> float:
+        is_tried_beside = self.phase is Phase.READY and self._second is not None and self._second.tries > 0
+        return SILENCE_BEATS_BESIDE if is_tried_beside else SILENCE_BEATS
+
+    @property
+    def _silent_at(self) -> float:
+        """When the session ends unless the master says something before."""
+        return self._last_heard + self._silence_beats * self._beat_s
 
     def _session_over(self, reason: str, wait_s: float | None = None) -> None:
         """The master or the link ended the session. A second connection that is being made goes on: the other master
