@@ -15,6 +15,7 @@ import time
 from collections import defaultdict
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import hypothesis
@@ -223,9 +224,24 @@ class FleetsLast(LoadScopeScheduling):  # type: ignore[misc]  # as above
     def _assign_work_unit(self, node: WorkerController) -> None:
         queue = self.workqueue
         longest = next((path for path in LONGEST if path in queue), next(iter(queue)))
-        wanted = next((path for path in queue if not path.startswith(FLEETS)), longest)
-        queue.move_to_end(wanted, last=False)
-        super()._assign_work_unit(node)
+        chosen = next((path for path in queue if not path.startswith(FLEETS)), longest)
+        unit = self.assigned_work[node][chosen] = queue.pop(chosen)
+        # xdist looks for each test from the first one of 20,000 on. All workers have collected the same list.
+        node.send_runtest_some([self._places[nodeid] for nodeid in unit])
+
+    def mark_test_complete(self, node: WorkerController, item_index: int, duration: float = 0) -> None:
+        """Forget the test: xdist counts all that a worker has and had with each test that ends."""
+        nodeid = self.registered_collections[node][item_index]
+        path = self._split_scope(nodeid)
+        units = self.assigned_work[node]
+        del units[path][nodeid]
+        if not units[path]:
+            del units[path]
+        self._reschedule(node)
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {nodeid: place for place, nodeid in enumerate(self.collection or ())}
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FleetsLast:
