@@ -116,6 +116,11 @@ def parsed(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
 
 
+@cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(parsed(path)))
+
+
 def name_of(path: Path) -> str:
     return path.relative_to(ROOT / "saltlite").as_posix()
 
@@ -194,7 +199,7 @@ def imported_siblings(path: Path, kind: str) -> Iterator[str]:
     `file._text`.
     """
     package = list(path.relative_to(ROOT).parent.parts)
-    for item in ast.walk(parsed(path)):
+    for item in nodes(path):
         match item:
             case ast.Import(names=names):
                 found = [alias.name for alias in names]
@@ -248,7 +253,7 @@ def test_every_module_that_is_imported_by_its_name_in_a_text_exists() -> None:
     for path in PRODUCT:
         if not re.search(r"[\"']saltlite\.", path.read_text(encoding="utf-8")):
             continue
-        for item in ast.walk(parsed(path)):
+        for item in nodes(path):
             if isinstance(item, ast.Constant) and isinstance(item.value, str) and named.fullmatch(item.value):
                 assert item.value in modules, f"{name_of(path)}: {item.value} is gone"
 
@@ -257,7 +262,7 @@ def test_every_module_that_is_imported_by_its_name_in_a_text_exists() -> None:
 def test_a_file_and_its_parts_are_short_enough_to_be_read_at_once(path: Path) -> None:
     limit = ENTRY_POINT_LINES_MAX if path in DAEMONS else FILE_LINES_MAX
     assert len(path.read_text(encoding="utf-8").splitlines()) <= limit
-    for item in ast.walk(parsed(path)):
+    for item in nodes(path):
         if isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             assert item.end_lineno is not None
             lines = item.end_lineno - item.lineno + 1
@@ -280,7 +285,7 @@ def test_names_are_salts_words_and_say_what_they_name(path: Path) -> None:
 def named_objects(path: Path) -> Iterator[str]:
     """The names of the module, its classes and its functions."""
     yield path.stem
-    for item in ast.walk(parsed(path)):
+    for item in nodes(path):
         if isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             yield item.name
 
@@ -319,7 +324,7 @@ def test_every_exception_from_the_vocabulary_is_still_needed() -> None:
 
 @for_each([path for path in PRODUCT if not name_of(path).startswith((*PLUGIN_FOLDERS, "loader/"))])
 def test_the_dunders_of_plugins_exist_in_plugins_only(path: Path) -> None:
-    used = {item.id for item in ast.walk(parsed(path)) if isinstance(item, ast.Name)}
+    used = {item.id for item in nodes(path) if isinstance(item, ast.Name)}
     assert not used & DUNDERS
 
 
@@ -350,7 +355,7 @@ def test_what_is_pure_opens_no_file_and_reads_no_clock(path: Path) -> None:
     forbidden = {"open", "print", "input", "exec", "eval", "__import__"}
     if name_of(path) == "model/dataclass.py":
         forbidden.remove("exec")  # it compiles methods from the names of fields, as `dataclasses` does
-    for item in ast.walk(parsed(path)):
+    for item in nodes(path):
         if isinstance(item, ast.Call):
             match item.func:
                 case ast.Name(id=name):
@@ -383,7 +388,7 @@ def swallows_everything(handler: ast.ExceptHandler) -> bool:
 @for_each([*PRODUCT, *DAEMONS])
 def test_an_except_that_swallows_everything_says_why_it_may(path: Path) -> None:
     lines = path.read_text(encoding="utf-8").splitlines()
-    for item in ast.walk(parsed(path)):
+    for item in nodes(path):
         if isinstance(item, ast.ExceptHandler) and swallows_everything(item):
             assert re.search(r"# (noqa: BLE001 - )?(?!noqa)\w.{15,}", lines[item.lineno - 1]), f"line {item.lineno}"
 
