@@ -48,6 +48,12 @@ LONGEST = (
     "tests/integration/test_cloud_deploy.py",
     "tests/e2e/test_e2e_startup.py",
     "tests/simulation/test_simulation_mutants.py",
+    "tests/integration/test_cloud_ec2.py",
+    "tests/integration/test_packages.py",
+    "tests/e2e/test_e2e_api_schema.py",
+    "tests/e2e/test_e2e_install.py",
+    "tests/e2e/test_e2e_several_masters_faults.py",
+    "tests/e2e/test_e2e_cloud_saltify.py",
 )
 """Of these, the files that take longest, by a ledger. They begin first: else three workers wait at the end for one."""
 CLONE_NEWNET = 0x40000000
