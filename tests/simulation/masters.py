@@ -14,6 +14,7 @@ from saltlite.master.processes import mworker
 from saltlite.master.processes.context import HandlerConfig, Master, MasterIdentity
 from saltlite.master.processes.link import LinkProcess
 from saltlite.master.processes.maintenance import Maintenance
+from saltlite.master.processes.master_rows import MasterRows
 from saltlite.master.processes.membership import DirectorySigner, Membership
 from saltlite.master.protocol.effects import Effect, MinionReport, Send
 from saltlite.master.protocol.handshakes import Handshakes
@@ -37,7 +38,7 @@ from tests.simulation.universe import Died, End, Process, SimChannel, SimClock, 
 from tests.support.files import no_files
 from tests.support.guarantees import OPEN
 from tests.support.inventory import inventory
-from tests.support.keys import DAY, FLEET_PRIVATE, FLEET_PUBLIC, NOW, ed25519_public, seed
+from tests.support.keys import DAY, FLEET, FLEET_PRIVATE, FLEET_PUBLIC, NOW, ed25519_public, seed
 
 if TYPE_CHECKING:
     from tests.simulation.fleet import Fleet
@@ -417,7 +418,10 @@ class SimMaster:
             applied=0,
         )
         signer = DirectorySigner(
-            seed(f"jobs of {self.name}"), certificate.job_public, lists_masters=self.fleet.lists_masters
+            seed(f"jobs of {self.name}"),
+            certificate.job_public,
+            MasterRows([FLEET]),
+            lists_masters=self.fleet.lists_masters,
         )
         store = SimStore(self, reactor)
         Membership(reactor, store, self._clock_of(store), link, me, signer)

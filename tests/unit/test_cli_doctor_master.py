@@ -351,6 +351,7 @@ def test_a_port_without_sessions_is_no_problem_of_its_own_while_the_master_has_n
         (with_masters({**M1, "name": "m2", "state": "fenced"}), Severity.WARNING, "m2 has stopped, or is cut off"),
         (with_masters({**M1, "certificate_until": NOW + 20 * DAY}), Severity.WARNING, "expires within 30 days"),
         (with_masters({**M1, "certificate_problem": "m1: start m2"}), Severity.WARNING, "m1: start m2"),
+        (with_masters({**M1, "state": "fenced", "certificate_problem": "m1: a thief"}), Severity.WARNING, "a thief"),
         (with_masters({**M1, "certificate_until": None}), Severity.WARNING, "expires within 30 days"),
         (with_masters(differences=["file_roots differ: a | b"]), Severity.WARNING, "file_roots differ: a | b"),
         (replace(with_masters(), address_problem="m1 does not resolve"), Severity.PROBLEM, "m1 does not resolve"),

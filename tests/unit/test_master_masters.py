@@ -34,7 +34,7 @@ from saltlite.platform.daemon import ManualClock
 from saltlite.platform.reactor import Reactor
 from saltlite.wire.framing import IpcMessage
 from saltlite.wire.job_body import sign
-from tests.support.keys import DAY, JOB_PRIVATE, NOW, certificate
+from tests.support.keys import DAY, JOB_PRIVATE, NOW, certificate, seed
 from tests.support.master import MasterRig
 from tests.support.memory_fleet import SessionRig
 from tests.support.store import WEB1, WEB2, commit, had_sessions, job, publish, ret, row
@@ -112,6 +112,16 @@ def test_what_keeps_a_certificate_from_being_renewed_is_named(
     assert f'saltlite_masters_certificate_until_seconds{{master="{ME}"}} {until}' in fleet_metrics(
         {**_figures(rig.master), "link": None}
     )
+
+
+def test_a_row_with_a_certificate_of_another_fleet_key_is_named_whatever_its_state(rig: MasterRig) -> None:
+    with rig.store.write() as tx:
+        for name, state in (("d", MasterState.UP), ("e", MasterState.FENCED)):
+            other = certificate(NOW, name=name, fleet=seed("a thief")).encode()
+            tx.renew(replace(UP, name=name, state=state, certificate=other))
+    found = rig.ask("masters").fields["masters"]
+    foreign = {one["name"] for one in found if "no master wrote its row" in one["certificate_problem"]}
+    assert foreign == {"d", "e"}
 
 
 def test_a_removal_says_if_the_master_with_the_fleet_key_is_away(rig: MasterRig) -> None:

@@ -22,6 +22,7 @@ from saltlite.master.processes.link_channel import (
     elsewhere,
     masters,
 )
+from saltlite.master.processes.master_rows import MasterRows, fleets_of
 from saltlite.master.processes.membership import DirectorySigner, Membership
 from saltlite.master.processes.mworker import MWorker
 from saltlite.master.processes.other_masters import FENCE_S, OtherMasters, fence
@@ -34,11 +35,12 @@ from saltlite.model.ids import MinionId
 from saltlite.platform.daemon import ManualClock
 from saltlite.testing.memory_store import MemoryStore, MemoryStoreDisk
 from saltlite.wire import codec, directory, frames
+from saltlite.wire.certificates import succeed
 from saltlite.wire.directory import MasterEntry
 from saltlite.wire.framing import unpack
 from saltlite.wire.job_body import sign
 from saltlite.wire.messages import RUN_MAX
-from tests.support.keys import JOB_PRIVATE, JOB_PUBLIC, NOW, certificate, ed25519_public, seed
+from tests.support.keys import FLEET, FLEET_PRIVATE, JOB_PRIVATE, JOB_PUBLIC, NOW, certificate, ed25519_public, seed
 from tests.support.master import MasterRig
 from tests.support.memory_fleet import MESSAGES, Peer, SessionRig, delivery, of
 from tests.support.store import key, row
@@ -404,7 +406,7 @@ class MembershipRig:
         self.store = MemoryStore(self.disk)
         self.clock, self.turns = ManualClock(wall=NOW), Turns()
         self.link = AnsweringLink(self.clock)
-        signer = DirectorySigner(JOB_PRIVATE, JOB_PUBLIC, lists_masters=True)
+        signer = DirectorySigner(JOB_PRIVATE, JOB_PUBLIC, MasterRows([FLEET]), lists_masters=True)
         self.membership = Membership(
             cast("Any", self.turns), self.store, self.clock, cast("Any", self.link), M1, signer
         )
@@ -433,7 +435,7 @@ M1 = MasterRow(
 
 
 def test_the_directory_has_the_time_of_the_database_and_is_signed_again_after_a_day() -> None:
-    signer = DirectorySigner(JOB_PRIVATE, JOB_PUBLIC, lists_masters=True)
+    signer = DirectorySigner(JOB_PRIVATE, JOB_PUBLIC, MasterRows([FLEET]), lists_masters=True)
 
     def number(read_at: float) -> int:
         return directory.read(*signer.directory([M1], read_at), [JOB_PUBLIC]).number
@@ -487,6 +489,8 @@ def test_handing_over_stops_when_the_lease_has_to_be_renewed_and_goes_on_after_t
     [
         {"certificate": b"no certificate"},
         {"certificate": certificate(NOW).encode()},  # of m1
+        {"certificate": certificate(NOW, name="m3", fleet=seed("a thief")).encode()},
+        {"certificate": certificate(NOW, name="m3").encode()[:-1] + b"?"},
         {"weight": 0},
         {"address": "no address"},
     ],
@@ -503,6 +507,20 @@ def test_a_row_that_no_master_wrote_reaches_neither_the_link_process_nor_minions
     asked = rig.renew()[-1]
     assert (asked["certs"], asked["lease"] is not None) == ([m2.certificate], True)
     assert [one.name for one in rig.link.listed] == ["m1", "m2"]
+
+
+def test_a_master_whose_fleet_key_was_changed_is_known_by_its_keys_and_by_a_former_fleet_key() -> None:
+    m2 = replace(M1, name="m2", certificate=certificate(NOW, name="m2").encode())
+    renewed = replace(m2, certificate=certificate(NOW, name="m2", fleet=seed("second")).encode())
+    rows = MasterRows([FLEET])
+    assert rows.used([renewed], M1) == []
+    assert rows.used([m2], M1) == [m2]
+    assert rows.used([renewed], M1) == [renewed]
+    stranger = certificate(NOW, name="m2", fleet=seed("second"), static=seed("a thief")).encode()
+    assert rows.used([replace(m2, certificate=stranger)], M1) == []
+    # The holder of the new fleet key, which begins.
+    way = succeed(FLEET_PRIVATE, seed("second"), serial=1, time=0).encode()
+    assert MasterRows(fleets_of(certificate(NOW, fleet=seed("second")), way)).used([m2, renewed], M1) == [m2, renewed]
 
 
 def test_a_master_signs_its_own_address_as_it_knows_it() -> None:

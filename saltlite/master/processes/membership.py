@@ -27,13 +27,14 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from saltlite import __version__
-from saltlite.errors import DamagedError, ProtocolError, RemoteProtocolError, StoreError
+from saltlite.errors import DamagedError, RemoteProtocolError, StoreError
 from saltlite.master.handlers.delivery import send
 from saltlite.master.processes import link_channel as ipc
 from saltlite.master.processes.contests import Contests, is_text
 from saltlite.master.processes.context import RecentProofs
-from saltlite.master.processes.identity import certificate_of, job_key
+from saltlite.master.processes.identity import certificate_of, chain_of, job_key
 from saltlite.master.processes.link_channel import LinkChannel
+from saltlite.master.processes.master_rows import MasterRows, fleets_of
 from saltlite.master.processes.other_masters import EVENTS, behind, fence, last_seen_of, note
 from saltlite.master.processes.own_address import address_of, address_problem
 from saltlite.master.processes.renewal import Renewals, signed_as_root
@@ -62,10 +63,8 @@ from saltlite.platform.logs import log_defect
 from saltlite.platform.privileges import drop_to
 from saltlite.platform.reactor import Reactor
 from saltlite.wire import directory, job_body
-from saltlite.wire.certificates import MasterCertificate
 from saltlite.wire.directory import MasterEntry
 from saltlite.wire.framing import IpcMessage, unpack
-from saltlite.wire.limits import MASTERS_MAX
 
 if TYPE_CHECKING:
     from saltlite.config.master import MasterConfig
@@ -110,17 +109,6 @@ def _jobs_of(events: Iterable[Event]) -> set[str] | None:
     return jobs
 
 
-def _row_problem(row: MasterRow) -> str:
-    """Why no master can have written this row; "" if one can. A row that the link process or minions cannot read must
-    not stop the masters, whoever wrote it."""
-    try:
-        certificate = MasterCertificate.decode(row.certificate)
-        directory.from_rows([[row.name, row.address, row.weight, True]])
-    except ProtocolError as error:
-        return str(error)
-    return "" if certificate.name == row.name else "its certificate is that of another master"
-
-
 def _ids(listed: object) -> list[MinionId]:
     """The minions that an event names."""
     if not isinstance(listed, list):
@@ -152,11 +140,12 @@ class News:
 class DirectorySigner:
     """Makes the directory of masters that minions get (`saltlite.wire.directory`).
 
-    `job_key` is the seed that this master signs with. Without `lists_masters` the directory is empty.
+    `job_key` is the seed that this master signs with, `rows` judges whom it may name. Without `lists_masters` the directory is empty.
     """
 
-    def __init__(self, job_key: bytes, public: bytes, *, lists_masters: bool) -> None:
+    def __init__(self, job_key: bytes, public: bytes, rows: MasterRows, *, lists_masters: bool) -> None:
         self.public = public
+        self.rows = rows
         self._job_key = job_key
         self._lists_masters = lists_masters
         self._entries: list[MasterEntry] | None = None
@@ -227,8 +216,6 @@ class Membership:
         """The last event before that renewal."""
         self._draining = Draining.NO
         self._is_failing = False
-        self._named: set[str] = set()
-        """The masters whose rows cannot be read and are already named in the log."""
         self._leave: Callable[[], None] | None = None
         self._signal = store.listen()
         reactor.add_reader(self._signal.fileno(), self._notified)
@@ -294,31 +281,12 @@ class Membership:
         if not has_renewed and not news.concerns_link and (self._renewed_at is None or len(events) == EVENTS):
             self._applied(events, news, masters)
             return
-        readable = self._readable(masters)
-        self._tell_link(events, news, masters, [row.certificate for row in readable if row.name != self._me.name])
-        self._link.placement(self._signer.directory(readable, read_at), draining=self._draining is Draining.YES)
+        used = self._signer.rows.used(masters, self._me)
+        self._tell_link(events, news, masters, [row.certificate for row in used if row.name != self._me.name])
+        self._link.placement(self._signer.directory(used, read_at), draining=self._draining is Draining.YES)
         self._fence_lost(masters)
         if self._renewals is not None:
             self._renewals.look(masters)
-
-    def _readable(self, masters: Sequence[MasterRow]) -> list[MasterRow]:
-        """The rows that link processes and minions can read. Only the state is taken from this master's own row,
-        because somebody else may have changed the other columns."""
-        problems = {row.name: _row_problem(row) for row in masters if row.name != self._me.name}
-        for name in [name for name, problem in problems.items() if problem and name not in self._named]:
-            log.error(
-                "the row of the master %s in the database is not used (%s): no master wrote it, so delete it, and see "
-                "who else can write there",
-                name[:80],
-                problems[name],
-            )
-            if len(self._named) < MASTERS_MAX:
-                self._named.add(name)
-        return [
-            replace(self._me, state=row.state) if row.name == self._me.name else row
-            for row in masters
-            if not problems.get(row.name)
-        ]
 
     def _end_lease(self) -> None:
         """End the lease of the link process. Until it has confirmed that, the other masters wait for this one as
@@ -623,6 +591,7 @@ def run_membership(
 ) -> None:
     """Run the process until SIGTERM. `start` is the number of this start of the master."""
     certificate, seed = certificate_of(config.pki_dir), job_key(config.pki_dir)
+    rows = MasterRows(fleets_of(certificate, chain_of(config.pki_dir)))
     signed = signed_as_root(config.pki_dir, config.data_dir, clock.wall())
     drop_to(config.user)
     reactor = Reactor()
@@ -646,7 +615,7 @@ def run_membership(
         applied=0,
     )
     store = cast("SharedStore", open_store())
-    signer = DirectorySigner(seed, certificate.job_public, lists_masters=config.directory)
+    signer = DirectorySigner(seed, certificate.job_public, rows, lists_masters=config.directory)
     renewals = Renewals(store, clock, certificate, config.data_dir, signed)
     membership = Membership(reactor, store, DatabaseClock(clock, store), link, me, signer, renewals)
 

@@ -335,15 +335,15 @@ def _check_masters(seen: MasterEvidence) -> Iterator[Finding]:
         if row["state"] == "draining":
             undo = checks.command(seen.around, f"master drain {shlex.quote(name)} --undo")
             yield ok("masters", f"the master {name} drains: it gets no minions until `{undo}`")
-        if row["state"] == "fenced":
+        if row.get("certificate_problem"):
+            yield warning("masters", row["certificate_problem"])
+        elif row["state"] == "fenced":
             remove = checks.command(seen.around, f"master remove {shlex.quote(name)}")
             yield warning(
                 "masters",
                 f"the master {name} has stopped, or is cut off from the database: start it, or see `saltlite doctor` "
                 f"there. Only if it is gone for good: `{remove}`",
             )
-        elif row.get("certificate_problem"):
-            yield warning("masters", row["certificate_problem"])
         elif until is None or until < soon - DAY_S:
             yield warning(
                 "masters",
