@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import select
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -178,6 +179,42 @@ def test_without_seals_no_statement_is_for_them(dsn: str, opened: Opened, monkey
             tx.put_preaccept(MinionId("web3"), key(WEB1).fingerprint, "root")
         assert len([sql for sql in sent if "SET seal" in sql]) == sealed
         store.close()
+
+
+def way_out(refused: Callable[[], None]) -> str:
+    """The statement that the refusal says."""
+    with pytest.raises(StoreError, match=r"another shared\.key") as caught:
+        refused()
+    return "".join(str(caught.value).rpartition("DELETE FROM ")[1:])
+
+
+@pytest.mark.parametrize("seal", ["0" * 64, "invented"])
+def test_a_start_that_invented_seals_refuse_has_a_way_out_that_leaves_other_rows(
+    server: Server, dsn: str, opened: Opened, seal: str
+) -> None:
+    before = opened(dsn)
+    with before.write() as tx:
+        for minion in (WEB1, WEB2):
+            tx.put_key(key(minion))
+    before.close()
+    server.sql(f"UPDATE keys SET seal = '{seal}' WHERE id = 'web2'", dsn)  # noqa: S608 - the values above
+    store = opened(dsn, name="a", seal_key=SEAL)
+    server.sql(way_out(store.seal_rows), dsn)
+    store.seal_rows()
+    assert (store.holder(WEB1), store.holder(WEB2)) == (key(WEB1), None)
+
+
+def test_two_invented_seals_where_no_key_of_the_fleet_is_refuse_a_start_until_they_are_deleted(
+    server: Server, dsn: str, opened: Opened
+) -> None:
+    store = opened(dsn, name="a", seal_key=SEAL)
+    with store.write() as tx:
+        for minion in (WEB1, WEB2):
+            tx.put_key(key(minion))
+    server.sql("UPDATE keys SET seal = encode(sha256(id::bytea), 'hex')", dsn)
+    server.sql(way_out(store.check_seals), dsn)
+    store.check_seals()
+    assert store.holder(WEB1) is None
 
 
 def test_the_first_start_that_shares_the_store_seals_what_is_there(

@@ -140,7 +140,8 @@ class News:
 class DirectorySigner:
     """Makes the directory of masters that minions get (`saltlite.wire.directory`).
 
-    `job_key` is the seed that this master signs with, `rows` judges whom it may name. Without `lists_masters` the directory is empty.
+    `job_key` is the seed that this master signs with, `rows` judges whom it may name. Without `lists_masters` the
+    directory is empty.
     """
 
     def __init__(self, job_key: bytes, public: bytes, rows: MasterRows, *, lists_masters: bool) -> None:

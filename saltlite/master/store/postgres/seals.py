@@ -34,8 +34,10 @@ SET_TOKEN_SEAL = "UPDATE tokens SET seal = ? WHERE token_id = ?"  # noqa: S105 -
 SET_PREACCEPT_SEAL = "UPDATE preaccepts SET seal = ? WHERE id = ?"
 _OF_OTHERS = (
     "the {} is that of masters with another shared.key: let this master join them (saltlite help several-masters), or "
-    "restore shared.key from its backup"
+    "restore shared.key from its backup. If there are no such masters, somebody else writes into the database: end "
+    "that, and delete the rows there: DELETE FROM {} WHERE {}"
 )
+_INVENTED = "seal <> '' AND seal !~ '^[0-9a-f]{64}$'"
 PROOF = 2
 """So many different seals by another key are those of masters with another shared.key."""
 _SEAL = re.compile(r"[0-9a-f]{64}")
@@ -103,13 +105,15 @@ class RowSeals:
         # Statements leave as soon as there are some: all seals together would be a long pause in the transaction.
         for row in queries.rows(SEALED_KEYS):
             record = key_of(row[:-1])
-            queries.later(SET_KEY_SEAL, (self._taken(row[-1], self.of_key(record), where), record.fingerprint))
+            seal = _taken(row[-1], self.of_key(record), where, "keys")
+            queries.later(SET_KEY_SEAL, (seal, record.fingerprint))
         for row in queries.rows(SEALED_TOKENS):
             token = TokenRecord(*row[:-1])
-            queries.later(SET_TOKEN_SEAL, (self._taken(row[-1], self.of_token(token), where), token.token_id))
+            seal = _taken(row[-1], self.of_token(token), where, "tokens")
+            queries.later(SET_TOKEN_SEAL, (seal, token.token_id))
         for minion, fingerprint, seal in queries.rows(SEALED_PREACCEPTS):
             expected = self.of_preaccept(minion, fingerprint)
-            queries.later(SET_PREACCEPT_SEAL, (self._taken(seal, expected, where), minion))
+            queries.later(SET_PREACCEPT_SEAL, (_taken(seal, expected, where, "preaccepts"), minion))
 
     def refuse_others(self, queries: Queries, where: str) -> None:
         """Raises StoreError if keys of minions have seals, and all are by another key: no minion would get in, on this
@@ -119,7 +123,8 @@ class RowSeals:
         if not sealed or any(self.holds(seal, self.of_key(record)) for record, seal in sealed):
             return
         if len({seal for _record, seal in sealed if _SEAL.fullmatch(seal)}) >= PROOF:
-            raise StoreError(_OF_OTHERS.format(where))
+            # Not one of them lets a minion in by this shared.key, so nothing is lost if it is the right one.
+            raise StoreError(_OF_OTHERS.format(where, "keys", "seal <> ''"))
         log.error(
             "no key in the %s has a seal of this master's shared.key, so none lets a minion in (saltlite key list): "
             "delete those that no master wrote; if other masters wrote them, restore shared.key from its backup",
@@ -142,14 +147,18 @@ class RowSeals:
                 changes.append((_DELETE_PREACCEPT, (minion,)))
         return changes
 
-    def _taken(self, seal: str, expected: str, where: str) -> str:
-        if seal not in ("", expected):
-            raise StoreError(_OF_OTHERS.format(where))
-        return expected
-
     def _of(self, *parts: str) -> str:
         if self._key is None:
             return ""
         # Each with its length, so that no two rows have one text.
         text = b"".join(len(part).to_bytes(4, "big") + part for part in (one.encode() for one in parts))
         return hmac.digest(self._key, text, "sha256").hex()
+
+
+def _taken(seal: str, expected: str, where: str, table: str) -> str:
+    """The seal of a row that has none yet, or has this one. Raises StoreError with the statement that deletes another
+    row; other rows may be those of this master."""
+    if seal not in ("", expected):
+        rows = f"seal = '{seal}'" if _SEAL.fullmatch(seal) else _INVENTED
+        raise StoreError(_OF_OTHERS.format(where, table, rows))
+    return expected
