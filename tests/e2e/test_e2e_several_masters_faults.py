@@ -30,6 +30,7 @@ from saltlite.errors import SaltliteError
 from saltlite.master.store.postgres.schema import FORMAT
 from tests.support.fleet import ME, Fleet, done_once, wait_until
 from tests.support.other_version import launcher, newer
+from tests.support.own_etc import own_etc
 from tests.support.postgres import running_server
 from tests.support.several_masters import MASTERS, Site, family, returned
 
@@ -72,17 +73,9 @@ def site() -> Iterator[Site]:
         fleet = Fleet(folder)
         through: dict[str, list[str]] = {"three": launcher(newer(folder / "newer"))}
         for master, user in PERSONS.items() if os.geteuid() == 0 else ():
-            passwd = folder / f"passwd-{user}"
-            passwd.write_text(Path("/etc/passwd").read_text() + f"{user}:x:{UID}:{UID}::/:/bin/false\n")
-            passwd.chmod(0o644)
-            through[master] = [
-                "unshare",
-                "--mount",
-                "sh",
-                "-c",
-                'mount --bind "$0" /etc/passwd && exec "$@"',
-                str(passwd),
-            ]
+            users = Path("/etc/passwd").read_text() + f"{user}:x:{UID}:{UID}::/:/bin/false\n"
+            mount = own_etc(folder / f"etc-{user}", {"passwd": users})
+            through[master] = ["unshare", "--mount", "sh", "-c", f'{mount} && exec "$0" "$@"']
         (fleet.folder / "hold").touch()
         for kind in ("returners", "runners"):
             (fleet.folder / "own" / kind).mkdir(parents=True)

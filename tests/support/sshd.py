@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.fleet import free_port
+from tests.support.own_etc import own_etc
 
 SSHD = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 """The daemon of Debian's `openssh-server`; None where it is not installed."""
@@ -150,27 +151,7 @@ def _surroundings(folder: Path, *, systemd: bool) -> str:
         "shadow": f"root:*:19000::::::\nsshd:*:19000::::::\ndaemon:*:19000::::::\n{USER}:{digest}:19000::::::\n",
         "sudoers": f"Defaults !use_pty\nroot ALL=(ALL) NOPASSWD: ALL\n{USER} ALL=(root, daemon) NOPASSWD: ALL\n",
     }
-    # A folder of its own in the place of /etc: a file that is mounted over is laid bare again when somebody adds a user
-    # to the machine, which replaces that file.
-    etc = folder / "etc"
-    # What ends in a number or in .lock is a file of somebody who adds a user now, and is gone at any moment.
-    passing = shutil.ignore_patterns("*.[0-9]*", "*.lock")
-    try:
-        shutil.copytree(
-            "/etc",
-            etc,
-            symlinks=True,
-            ignore=lambda at, names: {*files, *passing(at, names)} if at == "/etc" else set(),
-        )
-    except shutil.Error as error:
-        # Other tests add services to this machine and remove them meanwhile.
-        if any(os.path.lexists(source) for source, _to, _why in error.args[0]):
-            raise
-    for name, text in files.items():
-        path = etc / name
-        path.write_text(text)
-        path.chmod({"passwd": 0o644, "group": 0o644, "shadow": 0o600, "sudoers": 0o440}[name])
     # Debian's sshd wants the first folder, which only its unit makes; the other says that systemd runs.
     run = "/run/sshd /run/systemd/system" if systemd else "/run/sshd"
-    commands = [f"mount -t tmpfs -o mode=755 tmpfs /run; mkdir -p -m 755 {run}", f"mount --bind {etc} /etc"]
+    commands = [f"mount -t tmpfs -o mode=755 tmpfs /run; mkdir -p -m 755 {run}", own_etc(folder / "etc", files)]
     return "\n".join([*commands, 'exec "$@"'])
