@@ -65,12 +65,13 @@ class Directory:
 
     def after(self, before: Directory, now: float) -> Directory | None:
         """This directory as a minion keeps it in place of that one; None if it is an earlier one. `now` is the wall
-        clock of the minion. One without masters sends minions to their configuration, and is always used."""
+        clock of the minion. One without masters sends minions to their configuration, and is always used. One that
+        lists the same masters is used as well, because each master signs its own at another moment."""
         latest = int(now * 1000) + AHEAD_MS
         # A number that is far ahead was remembered while the clock of this machine was.
         known = before.number if before.number <= latest else 0
         if self.masters and self.number < known:
-            return None
+            return before if self.masters == before.masters else None
         return replace(self, number=max(known, min(self.number, latest)))
 
     def ranked(self, minion: MinionId) -> list[MasterEntry]:

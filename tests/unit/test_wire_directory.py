@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -143,6 +144,10 @@ def test_an_earlier_directory_is_not_used_and_one_without_a_number_neither() -> 
     assert kept(AFTER, NOWHERE).masters == ()
     assert kept(AFTER, NOWHERE, BEFORE).masters == ()
     assert kept(AFTER, NOWHERE, AFTER) == AFTER
+
+
+def test_the_same_list_that_another_master_signed_before_is_used_with_the_number_that_is_known() -> None:
+    assert replace(AFTER, number=AFTER.number - 1).after(AFTER, NOW) == AFTER
 
 
 def test_a_number_far_ahead_is_forgotten_after_an_hour() -> None:
