@@ -32,9 +32,10 @@ from saltlite.model.ids import MinionId
 from saltlite.model.keys import KeyState
 from saltlite.platform.daemon import ManualClock
 from saltlite.platform.reactor import Reactor
+from saltlite.wire.certificates import succeed
 from saltlite.wire.framing import IpcMessage
 from saltlite.wire.job_body import sign
-from tests.support.keys import DAY, JOB_PRIVATE, NOW, certificate, seed
+from tests.support.keys import DAY, FLEET_PRIVATE, JOB_PRIVATE, NOW, certificate, seed
 from tests.support.master import MasterRig
 from tests.support.memory_fleet import SessionRig
 from tests.support.store import WEB1, WEB2, commit, had_sessions, job, publish, ret, row
@@ -122,6 +123,14 @@ def test_a_row_with_a_certificate_of_another_fleet_key_is_named_whatever_its_sta
     found = rig.ask("masters").fields["masters"]
     foreign = {one["name"] for one in found if "no master wrote its row" in one["certificate_problem"]}
     assert foreign == {"d", "e"}
+
+
+def test_a_master_that_was_away_while_the_fleet_key_was_changed_is_not_said_to_be_a_strangers(rig: MasterRig) -> None:
+    changed = certificate(NOW, name=ME, fleet=seed("second"))
+    way = succeed(FLEET_PRIVATE, seed("second"), serial=1, time=0).encode()
+    rig.master.identity = replace(rig.master.identity, certificate=changed, chain=way)
+    rows = {one["name"]: one["certificate_problem"] for one in rig.ask("masters").fields["masters"]}
+    assert "no master wrote its row" not in rows["b"]
 
 
 def test_a_removal_says_if_the_master_with_the_fleet_key_is_away(rig: MasterRig) -> None:

@@ -516,6 +516,8 @@ def test_a_master_whose_fleet_key_was_changed_is_known_by_its_keys_and_by_a_form
     assert rows.used([renewed], M1) == []
     assert rows.used([m2], M1) == [m2]
     assert rows.used([renewed], M1) == [renewed]
+    damaged = replace(m2, certificate=m2.certificate[:-1] + b"?")
+    assert rows.used([damaged], M1) == [], "it is by the fleet key, so it has to be right"
     stranger = certificate(NOW, name="m2", fleet=seed("second"), static=seed("a thief")).encode()
     assert rows.used([replace(m2, certificate=stranger)], M1) == []
     # The holder of the new fleet key, which begins.

@@ -7,19 +7,18 @@ be equal on all masters, and the difference of its clock from that of the databa
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from saltlite.auth.acl import Principal
 from saltlite.errors import DamagedError, NoTargetError, ProtocolError, RefusedError, UsageError
-from saltlite.master.processes.context import Answer, Master
-from saltlite.master.processes.master_rows import check_signed
+from saltlite.master.processes.context import Answer, Master, MasterIdentity
+from saltlite.master.processes.master_rows import check_signed, fleets_of
 from saltlite.master.store.sharing import MasterRow, MasterState, SharedStore
 from saltlite.model.events import MasterEvent, count_after, tag_master
 from saltlite.model.ids import Jid, MinionId
 from saltlite.model.job import JobFilter, TargetOutcome
-from saltlite.model.keys import unspell_fingerprint
 from saltlite.wire.certificates import MasterCertificate
 from saltlite.wire.job_body import is_signed
 
@@ -40,18 +39,17 @@ _ONE = "this master shares its store with no other: `saltlite help several-maste
 
 def handle_masters(master: Master, _principal: Principal, _request: Mapping[str, Any]) -> Answer:
     """Answers `masters`, as `master_rows`, and `differences`."""
-    return Answer(overview(_shared(master), master.clock.wall(), unspell_fingerprint(master.identity.fleet)))
+    return Answer(overview(_shared(master), master.clock.wall(), master.identity))
 
 
-def overview(store: SharedStore, now: float, fleet: bytes) -> dict[str, Any]:
-    """`fleet` is the 25-byte fingerprint of the fleet key.
-
-    `masters`: name, address, version, state, weight, the number of its `sessions`, how many events it is `behind`,
+def overview(store: SharedStore, now: float, me: MasterIdentity) -> dict[str, Any]:
+    """`masters`: name, address, version, state, weight, the number of its `sessions`, how many events it is `behind`,
     until when its certificate is valid (seconds since 1970, None if it is damaged), what an operator has to do to have
     it renewed ("" if nothing), and `clock_s`, by how many seconds its clock is ahead of the database's (None if
     unknown). `differences`: sentences about settings that differ between masters that have a lease. Raises
     StoreError."""
     rows, sessions, last = store.masters(), store.session_counts(), store.last_seq()
+    fleets = fleets_of(me.certificate, me.chain)
     abouts = {row.name: _about(row) for row in rows}
     shown = [
         {
@@ -63,7 +61,7 @@ def overview(store: SharedStore, now: float, fleet: bytes) -> dict[str, Any]:
             "sessions": sessions.get(row.name, 0),
             "behind": count_after(row.applied, last) if row.has_lease else None,
             "certificate_until": _valid_until(row),
-            "certificate_problem": _foreign(row, fleet) or _certificate_problem(row, rows, abouts[row.name], now),
+            "certificate_problem": _foreign(row, fleets) or _certificate_problem(row, rows, abouts[row.name], now),
             "clock_s": abouts[row.name].get("clock_s"),
         }
         for row in rows
@@ -86,14 +84,15 @@ def _valid_until(row: MasterRow) -> int | None:
         return None
 
 
-def _foreign(row: MasterRow, fleet: bytes) -> str:
-    """Why other masters do not use that row; "" if its certificate is by the fleet key, or nobody can read it."""
+def _foreign(row: MasterRow, fleets: Collection[bytes]) -> str:
+    """Why other masters do not use that row; "" if its certificate is by one of the fleet keys, or nobody can read
+    it."""
     try:
         certificate = MasterCertificate.decode(row.certificate)
     except ProtocolError:
         return ""
     try:
-        check_signed(certificate, [fleet])
+        check_signed(certificate, fleets)
     except ProtocolError as error:
         return (
             f"the certificate of {row.name} is not by the fleet key that this master knows ({error}): if the fleet key "

@@ -31,7 +31,7 @@ from saltlite.model.events import count_after, tag_minion_start, tag_presence_ch
 from saltlite.model.execution import UNAVAILABLE_PREFIX
 from saltlite.model.ids import MinionId
 from saltlite.model.job import TargetKind, TargetState
-from saltlite.model.keys import Fingerprint, KeyState, unspell_fingerprint
+from saltlite.model.keys import Fingerprint, KeyState
 from saltlite.model.minion import ABSENCES, ORDERS, STATES, SessionEnd, natural
 from saltlite.platform.files import CursorFile
 from saltlite.wire.framing import IpcMessage
@@ -468,11 +468,7 @@ def _figures(master: Master) -> dict[str, Any]:
             "minions_away_with_jobs": sum(states.get(one, "up") != "up" for one in store.minions_with_open_jobs()),
         },
         "readers": {name: _lag(master, name, path) for name, path in config.readers.items()},
-        **(
-            overview(master.shared, master.clock.wall(), unspell_fingerprint(master.identity.fleet))
-            if master.shared is not None
-            else {}
-        ),
+        **(overview(master.shared, master.clock.wall(), master.identity) if master.shared is not None else {}),
     }
 
 

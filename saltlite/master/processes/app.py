@@ -646,14 +646,14 @@ def _open_master(
     from saltlite.pillar.evaluation import Pillars  # noqa: PLC0415 - as above
     from saltlite.pillar.files import DiskPillarFiles  # noqa: PLC0415 - as in _run_mworker
 
-    certificate = identity.certificate_of(config.pki_dir)
-    who = MasterIdentity(fingerprint(certificate.fleet_public), certificate, identity.job_key(config.pki_dir))
-    if identity.shared_key(config.pki_dir) is not None:
-        who = replace(who, login_secret=identity.seal_key(config.pki_dir, SEALED_TOKENS))
+    pki_dir = config.pki_dir
+    certificate = identity.certificate_of(pki_dir)
+    who = MasterIdentity(fingerprint(certificate.fleet_public), certificate, identity.job_key(pki_dir))
+    if identity.shared_key(pki_dir) is not None:
+        who = replace(who, login_secret=identity.seal_key(pki_dir, SEALED_TOKENS), chain=identity.chain_of(pki_dir))
     open_store = _loaded_store(paths, inherited)
     open_inventory, open_areas = loaded_inventory(config), loaded_areas(config)
-    operators = frozenset({0, os.geteuid()})
-    link_uid = accounts_of(config)[1].uid
+    operators, link_uid = frozenset({0, os.geteuid()}), accounts_of(config)[1].uid
     pillars = Pillars(
         DiskPillarFiles(config.pillar_roots),
         cached=config.minion_data_cache,

@@ -124,6 +124,8 @@ class MasterIdentity:
     job_private: bytes
     login_secret: bytes = b""
     """The key that seals login tokens on all masters of the store; if empty, `job_private` does."""
+    chain: bytes = b""
+    """Where masters share a store: the successions that lead to the fleet key, encoded."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,8 +52,8 @@ class MasterRows:
         self._good = {name: one for name, one in self._good.items() if name in problems}
         for name in [name for name, problem in problems.items() if problem and name not in self._named]:
             log.error(
-                "the row of the master %s in the database is not used (%s): no master of this fleet wrote it, so "
-                "remove it (saltlite master remove), and see who else can write there",
+                "the row of the master %s in the database is not used (%s): if the fleet key was not changed just now, "
+                "no master wrote it: remove it (saltlite master remove), and see who else can write there",
                 name[:80],
                 problems[name],
             )
@@ -81,8 +81,10 @@ class MasterRows:
         """Raises RemoteProtocolError."""
         known = self._good.get(certificate.name)
         keys = certificate.static_public, certificate.job_public
-        if known is not None and (known.static_public, known.job_public) == keys:
-            # Also when the fleet key was changed, before this master has the way to the new one: no key is new.
+        is_by_another_key = fingerprint_bytes(certificate.fleet_public) not in self._fleets
+        if is_by_another_key and known is not None and (known.static_public, known.job_public) == keys:
+            # The fleet key was changed, and this master does not have the way to the new one yet. No key of that
+            # master is new.
             return
         check_signed(certificate, self._fleets)
         self._good[certificate.name] = certificate
