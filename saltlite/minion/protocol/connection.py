@@ -529,7 +529,7 @@ class ConnectionMachine:
         beat = {"t": "heartbeat", "running": self.running[:JIDS_MAX], "spool": self.spooled}
         self._effects.append(SendFrame(self._session.seal(codec.encode(beat))))
         self._beat_due = now + self._beat_s * self._clock.uniform(0.9, 1.0)
-        if self._second is None and self.phase is Phase.READY and self._directory.masters:
+        if self._second is None and self.phase is Phase.READY and len(self._directory.masters) > 1:
             # Any message of the master takes this back.
             self._second = _Second(now + UNANSWERED_S * self._clock.uniform(1.0, 2.0))
 
@@ -564,7 +564,7 @@ class ConnectionMachine:
             self._backoff_s = 0.0
         if wait_s is None:
             longest = 3 * max(self._backoff_s, BACKOFF_MIN_S)
-            if self.phase is Phase.READY and self._directory.masters:
+            if self.phase is Phase.READY and len(self._directory.masters) > 1:
                 longest = min(longest, ELSEWHERE_MAX_S)
             self._backoff_s = min(BACKOFF_MAX_S, self._clock.uniform(BACKOFF_MIN_S, longest))
             wait_s = self._backoff_s
