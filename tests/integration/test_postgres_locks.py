@@ -59,12 +59,14 @@ def in_a_transaction_that_appends(store: PostgresStore, _dsn: str) -> Iterator[N
 @contextmanager
 def in_a_flush(_store: PostgresStore, dsn: str) -> Iterator[None]:
     ready = SPAWN.Event()
-    stopped = SPAWN.Process(target=stop_in_flush, args=(dsn, ready))
+    stopped = SPAWN.Process(target=stop_in_flush, args=(dsn, ready), daemon=True)
     stopped.start()
-    assert ready.wait(60)
-    yield
-    os.kill(stopped.pid or 0, signal.SIGKILL)
-    stopped.join()
+    try:
+        assert ready.wait(60)
+        yield
+    finally:
+        stopped.kill()
+        stopped.join()
 
 
 class StopsAfterLock:
@@ -138,6 +140,7 @@ def put_value(store: PostgresStore) -> None:
     [
         (in_a_change, change),
         (in_a_transaction_that_appends, change),
+        (in_a_transaction_that_appends, append),
         (in_a_flush, change),
         (with_answers_that_it_does_not_read, append),
         (with_a_lock_outside_of_a_transaction, append),

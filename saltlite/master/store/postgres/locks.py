@@ -71,13 +71,16 @@ SHARE = TAKE.replace("_lock(", "_lock_shared(")
 def insist(connection: PostgresConnection, begin: Callable[[], _Answer]) -> _Answer:
     """What `begin` answers, which begins a transaction with a statement that takes a lock. Raises StoreError."""
     last_try_at = time.monotonic() + LOCK_S - TRY_S
+    # Where time is lost between two tries, the session that holds the lock must have been looked at often enough.
+    tries_left = int(LOCK_S / TRY_S)
     standing = _Standing(connection)
     while True:
         try:
             return begin()
         except LockTakenError:
             connection.rollback()
-            if not standing.look() and time.monotonic() > last_try_at:
+            tries_left -= 1
+            if not standing.look() and tries_left <= 0 and time.monotonic() > last_try_at:
                 raise
 
 
