@@ -104,7 +104,7 @@ def test_who_is_silent_is_false_and_in_full_is_told_why(served: tuple[Fleet, str
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
     try:
-        assert returned(admin, client="local", tgt="*", fun="test.ping", timeout=1) == [{"a": True, "b": False}]
+        assert returned(admin, client="local", tgt="*", fun="test.ping", timeout=5) == [{"a": True, "b": False}]
         [rows] = returned(admin, client="local", tgt="b", fun="test.ping", timeout=1, full_return=True)
         assert (rows["b"]["success"], rows["b"]["ret"][:22]) == (False, "Minion did not return.")
     finally:

@@ -201,8 +201,7 @@ def test_beacons_send_events_below_the_name_of_their_minion(fleet: Fleet) -> Non
         words = ("runner", "event.listen", "salt/beacon/*", "since=600", "count=100", "timeout=0.3", "--out", "json")
         return {event["tag"]: event["data"] for event in fleet.cli(*words).json()}
 
-    wait_until(lambda: len(seen()) == 2, "both beacons have sent an event")
-    found = seen()
+    found = wait_until(lambda: events if len(events := seen()) == 2 else {}, "both beacons have sent an event")
     changed = found[f"salt/beacon/web1/inotify/{watched}"]
     assert (changed["change"], changed["id"]) == ("IN_CREATE", "web1")
     assert found["salt/beacon/web1/mine/first"] == {"count": 1, "grain": "web1", "id": "web1"}

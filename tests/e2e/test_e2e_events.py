@@ -75,7 +75,7 @@ def test_a_runner_listens_for_events_by_tag_and_data_and_gives_up_in_time(fleet:
     words = ["runner", "event.listen", "minion/*/step", "since=600", "--out", "json"]
     found = fleet.cli(*words, "data={data.n: 2}").json()
     assert [event["data"]["data"] for event in found] == [{"n": 2}]
-    assert fleet.cli(*words, "count=3", "timeout=0.3").json()[1]["data"]["data"] == {"n": 2}
+    assert fleet.cli(*words, "count=3", "timeout=2").json()[1]["data"]["data"] == {"n": 2}
 
 
 def test_people_send_events_but_not_under_the_tags_of_the_master(fleet: Fleet) -> None:

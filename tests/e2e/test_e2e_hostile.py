@@ -317,7 +317,7 @@ def test_web_browsers_on_the_port_get_nothing_and_delay_nobody(shared: Fleet) ->
         for peer in browsers:
             peer.sendall(b"GET / HTTP/1.1\r\nHost: master\r\n\r\n")
 
-        assert shared.cli("--out", "json", "-t", "2", "[ab]", "test.ping").json() == {"a": True, "b": True}
+        assert shared.cli("--out", "json", "-t", "8", "[ab]", "test.ping").json() == {"a": True, "b": True}
 
         for peer in browsers:
             peer.setblocking(False)
@@ -331,7 +331,7 @@ def test_a_hundred_silent_connections_delay_nobody_and_are_ended(shared: Fleet) 
     with contextlib.ExitStack() as stack:
         silent = [stack.enter_context(tcp(shared)) for _ in range(100)]
 
-        assert shared.cli("--out", "json", "-t", "2", "[ab]", "test.ping").json() == {"a": True, "b": True}
+        assert shared.cli("--out", "json", "-t", "8", "[ab]", "test.ping").json() == {"a": True, "b": True}
 
         assert all(is_ended(peer) for peer in silent)
     wait_until(lambda: len(os.listdir(f"/proc/{link}/fd")) <= before, "the link has given their descriptors back")

@@ -27,7 +27,7 @@ def test_a_renamed_minion_works_under_its_new_id_with_its_key_and_not_under_the_
 
     # Under the old id it is refused, and says what to do.
     fleet.wait_log("a", "needs its new id in its configuration")
-    assert fleet.cli("*", "test.ping", "-t", "1", "--out", "json").json() == {"b": True}
+    assert fleet.cli("*", "test.ping", "-t", "15", "--out", "json").json() == {"b": True}
     fleet.daemons["a"].stop()
     file = fleet.folder / "a" / "minion"
     options = dict(line.split(": ", 1) for line in file.read_text().splitlines())

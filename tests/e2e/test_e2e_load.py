@@ -38,7 +38,7 @@ def test_output_that_is_too_long_for_a_return_says_how_much_was_dropped(shared: 
 def test_while_a_large_return_is_under_way_others_are_answered(shared: Fleet) -> None:
     jid = shared.publish("a", "cmd.run", f"head -c {15 * MIB} /dev/zero | tr '\\0' x")
     with shared.client() as client:
-        answers = [client.cmd("[ab]", "test.ping", timeout=10) for _ in range(10)]
+        answers = [client.cmd("[ab]", "test.ping", timeout=60) for _ in range(10)]
     assert all(answer == {"a": True, "b": True} for answer in answers)
     shared.wait_state(jid, "a", "returned")
 
@@ -126,7 +126,7 @@ def test_jobs_for_a_minion_that_stays_go_on_in_a_storm_of_reconnects(fleet: Flee
         assert second.stdout is not None
         os.set_blocking(second.stdout.fileno(), False)
         while not second.stdout.read():
-            answers.append(client.cmd("a", "test.ping", timeout=10))
+            answers.append(client.cmd("a", "test.ping", timeout=60))
         wait_until(lambda: len(fleet.up()) == CROWD + 1, "all of them are back")
     assert len(answers) > 1
     assert all(answer == {"a": True} for answer in answers)

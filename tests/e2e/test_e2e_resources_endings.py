@@ -47,12 +47,12 @@ def test_what_an_away_minion_manages_is_named_with_it_in_every_format(site: Site
     wait_until(lambda: "ma" not in site.fleet.up(), "ma is away")
     names = labels(MINIONS, [*OF_MA, "dummy:dummy-11", "dummy:shared"])
     missing = {"ma", *(names[srn] for srn in OF_MA)}
-    said = site.fleet.cli("-t", "1", "--out", "json", "*", "test.ping")
+    said = site.fleet.cli("-t", "15", "--out", "json", "*", "test.ping")
     assert (said.code, said.json().keys() & missing) == (exitcodes.MISSING, set())
     rows = dict(line.split(": ", 1) for line in said.err.splitlines() if " not connected" in line)
     assert rows.keys() == missing
     assert {name for name, why in rows.items() if "its managing minion ma is not connected" in why} == missing - {"ma"}
-    full = site.fleet.cli("-t", "1", "--out", "json-full", "*", "test.ping").json()
+    full = site.fleet.cli("-t", "15", "--out", "json-full", "*", "test.ping").json()
     assert full["missing"].keys() == missing
     assert {row["srn"] for row in full["missing"].values() if row.get("minion") == "ma"} == set(OF_MA)
 

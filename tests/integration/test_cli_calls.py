@@ -60,7 +60,7 @@ def test_where_the_job_comes_from_is_noted(tmp_path: Path, monkeypatch: pytest.M
 def test_a_command_waits_a_while_for_the_reports_of_minions_that_have_just_connected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, questions: int, value: object
 ) -> None:
-    monkeypatch.setattr("saltlite.cli.job.FUNCTIONS_WAIT_S", 0.5)
+    monkeypatch.setattr("saltlite.cli.job.FUNCTIONS_WAIT_S", 60.0 if questions == 2 else 0.5)
     with FakeMaster(tmp_path, good_job) as master:
         master.awaited = questions
         master.functions = {"m.f": {"signatures": ["m.f(version:str)"]}} if questions < 1000 else {}

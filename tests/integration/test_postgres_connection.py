@@ -240,10 +240,10 @@ def test_while_the_database_is_away_each_call_fails_at_once_and_afterwards_all_g
 
 
 def test_a_server_that_hangs_costs_one_wait_and_no_more(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "ANSWER_S", 0.5)
     with running_server() as server:
         store = PostgresStore(server.dsn(), master=1)
         backend = int(store._read_side.value("SELECT pg_backend_pid()"))
+        monkeypatch.setattr(connection, "ANSWER_S", 0.5)
         os.kill(backend, signal.SIGSTOP)
         os.kill(server.pid, signal.SIGSTOP)
         try:

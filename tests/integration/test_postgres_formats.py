@@ -125,15 +125,15 @@ def test_a_step_to_this_format_may_take_longer_than_any_answer(
 ) -> None:
     opened(dsn).close()
     server.sql(AS_FORMAT_1, dsn)
-    monkeypatch.setattr(connection, "ANSWER_S", 0.5)
+    monkeypatch.setattr(connection, "ANSWER_S", 3.0)
     limit = f"statement_timeout = '{seconds(STATEMENT_S)}'"
     assert limit in connection._SETTINGS
-    monkeypatch.setattr(connection, "_SETTINGS", connection._SETTINGS.replace(limit, "statement_timeout = '400ms'"))
-    monkeypatch.setitem(schema.STEPS, 3, schema.Step(f"{schema.STEPS[3].sql}; SELECT pg_sleep(1)", alone=True))
+    monkeypatch.setattr(connection, "_SETTINGS", connection._SETTINGS.replace(limit, "statement_timeout = '2500ms'"))
+    monkeypatch.setitem(schema.STEPS, 3, schema.Step(f"{schema.STEPS[3].sql}; SELECT pg_sleep(4)", alone=True))
     store = opened(dsn)
     assert store.last_seq() == 0
     with pytest.raises(StoreError, match="took too long"):
-        store._read_side.value("SELECT 1 FROM pg_sleep(1)")
+        store._read_side.value("SELECT 1 FROM pg_sleep(4)")
 
 
 def test_an_older_store_that_cannot_be_copied_is_brought_to_this_format_with_a_warning(

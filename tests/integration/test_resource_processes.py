@@ -231,18 +231,27 @@ def test_a_process_that_crashes_again_and_again_is_started_with_growing_pauses(
     assert "its process ended (exit status 3), and is started again" in log_file.read_text()
 
 
+LIMITS = (
+    CONNECTION
+    + """
+    def timeout(fun, args, kwargs):
+        return {"test.sleep": 0.3}.get(fun)
+    """
+)
+
+
 def test_when_more_than_a_few_calls_hang_a_fresh_process_takes_what_comes_next(make_rig: MakeResourceRig) -> None:
-    rig = make_rig(timeout_s=0.5)
+    rig = make_rig({**FILES, "resources/probe/__init__": LIMITS})
     ids = [f"p{number}" for number in range(HUNG_MAX + 1)]
     rig.found([*ids, "busy", "other"])
     before = rig.values(["other"], "test.pid")["other"]
     hanging = rig.begin(ids, "test.sleep", 60)
     # One after the other: the old process has something else to do until after the new one is there.
-    busy = [rig.begin(["busy"], "test.sleep", 0.1) for _ in range(15)]
+    busy = [rig.begin(["busy"], "test.sleep_if", "busy", 0.1) for _ in range(15)]
 
     def replaced() -> bool:
         if rig.count("inits") == 1 and len(set(busy) - rig.done.keys()) < 15:
-            busy.append(rig.begin(["busy"], "test.sleep", 0.1))
+            busy.append(rig.begin(["busy"], "test.sleep_if", "busy", 0.1))
         return hanging in rig.done and rig.count("inits") == 2
 
     rig.until(replaced)
@@ -276,19 +285,10 @@ def test_a_process_that_waits_for_its_devices_is_heard_of(
     assert rig.values(["p1"], "test.sleep", 2.0) == {"p1": 2.0}
 
 
-LIMITS = (
-    CONNECTION
-    + """
-    def timeout(fun, args, kwargs):
-        return {"test.sleep": 0.3}.get(fun)
-    """
-)
-
-
 def test_a_type_names_the_limit_of_a_call_and_what_has_none_has_the_one_of_the_minion(
     make_rig: MakeResourceRig,
 ) -> None:
-    rig = make_rig({**FILES, "resources/probe/__init__": LIMITS}, timeout_s=2.0)
+    rig = make_rig({**FILES, "resources/probe/__init__": LIMITS}, timeout_s=60.0)
     rig.found(["p1", "p2"])
     both = [rig.begin(["p1"], "test.sleep", 60), rig.begin(["p2"], "test.sleep_if", "p2", 0.8)]
     rig.until(lambda: set(both) <= rig.done.keys())
